@@ -1,0 +1,1 @@
+"""The library that Reprolora's scripts share. It has no knowledge of Snakemake."""
