@@ -4,7 +4,6 @@ Nothing here is taken from a version table: a data type is tried with a matrix p
 quantization with a tensor that goes there and back. A part that is missing or broken becomes a sentence in the report.
 """
 
-import importlib
 import os
 import platform
 import time
@@ -58,7 +57,7 @@ def installed_version(name: str) -> str | None:
 def torch_build() -> dict[str, str | None]:
     """What PyTorch was built for: {"kind": cpu|cuda|rocm, "toolkit": its version, "problem": why it does not load}."""
     try:
-        torch = importlib.import_module("torch")
+        import torch
     except (ImportError, OSError) as error:
         return {"kind": None, "toolkit": None, "problem": one_line(error)}
     if torch.version.hip:
@@ -73,7 +72,8 @@ def device_report(accelerator: str, build: Mapping[str, str | None]) -> dict[str
     report: dict[str, Any] = {"type": None, "names": [], "memory_bytes": [], "problem": None}
     if build["problem"]:
         return report | {"problem": f"PyTorch does not load ({build['problem']}); install {LOCK}"}
-    torch = importlib.import_module("torch")
+    import torch
+
     if accelerator == "cpu":
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return report | {"type": "cpu", "names": [processor_name()], "memory_bytes": [memory]}
@@ -109,7 +109,8 @@ def processor_name() -> str:
 
 def measure_precisions(device_type: str) -> dict[str, dict[str, Any]]:
     """Try each data type on the device: does a product come out right, and how fast is it against fp32?"""
-    torch = importlib.import_module("torch")
+    import torch
+
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(PROBE_SIZE, PROBE_SIZE, generator=generator).to(device_type) for _ in range(2))
     expected = left @ right
@@ -165,15 +166,16 @@ def bitsandbytes_report(device: Mapping[str, Any]) -> dict[str, Any]:
         return report | {"problem": device["problem"]}
     try:
         with assertions_as_errors():
-            extension = importlib.import_module("bitsandbytes.cextension")
+            from bitsandbytes import cextension
     except (ImportError, OSError, RuntimeError) as error:
         return report | {"problem": f"bitsandbytes does not load: {one_line(error)}"}
-    torch = importlib.import_module("torch")
-    library = getattr(vars(extension.lib).get("_lib"), "_name", None)
+    import torch
+
+    library = getattr(vars(cextension.lib).get("_lib"), "_name", None)
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     key = str(device["type"]).upper()
     return report | {
-        "backend": extension.BNB_BACKEND.lower(),
+        "backend": cextension.BNB_BACKEND.lower(),
         "library": Path(library).name if library else None,
         "kernels": {
             name: device["type"] if has_kernel(f"bitsandbytes::{name}", key) else "default"
@@ -199,10 +201,12 @@ def quantization_problem(options: Mapping[str, Any], device_type: str) -> str | 
         return f"it needs bitsandbytes, which is not installed; install {LOCK}"
     quant_type = options.get("bnb_4bit_quant_type", "fp4")  # the default of Transformers, when a method names none
     double = options.get("bnb_4bit_use_double_quant", False)
-    torch = importlib.import_module("torch")
+    import torch
+
     try:
         with assertions_as_errors():
-            functional = importlib.import_module("bitsandbytes.functional")
+            from bitsandbytes import functional
+
             tensor = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).to(device_type)
             packed, state = functional.quantize_4bit(tensor, quant_type=quant_type, compress_statistics=double)
             back = functional.dequantize_4bit(packed, state)
@@ -219,7 +223,7 @@ def quantization_problem(options: Mapping[str, Any], device_type: str) -> str | 
 def adapter_problem(options: Mapping[str, Any]) -> str | None:
     """Build the adapter's configuration with the installed PEFT; None when PEFT takes every key."""
     try:
-        peft = importlib.import_module("peft")
+        import peft
     except (ImportError, OSError, RuntimeError) as error:
         return f"PEFT does not load ({one_line(error)}); install {LOCK}"
     keys = {key: value for key, value in options.items() if key != "peft_type"}
