@@ -18,11 +18,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         os.replace(temporary, path)
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Put `path` into an OSError that names no file, as that of a failed write does, so that a full disk is named."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def canonical_json(value: Any) -> str:
