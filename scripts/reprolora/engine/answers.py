@@ -1,0 +1,189 @@
+"""Asking a model for answers: greedy generation and label likelihoods, with the prompts' common prefix computed once.
+
+Both give what the ordinary code gives (a loop over rows with `model.generate`, or over rows and labels), whatever the
+batch size and the order of the rows.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from reprolora.engine.batches import token_batches
+from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix
+
+log = logging.getLogger(__name__)
+
+# More tokens than this in one pass bring a CPU or a GPU nothing, and cost memory.
+LARGEST_BATCH = 4096
+# The share of a GPU's free memory that one batch may plan to use; the rest is for what is allocated on the way.
+MEMORY_SHARE = 0.5
+
+
+def fitting_batch_tokens(model: PreTrainedModel) -> int:
+    """How many tokens to run at once: what the device's free memory holds, at most `LARGEST_BATCH`."""
+    if model.device.type != "cuda":
+        return LARGEST_BATCH
+    config = model.config.get_text_config()
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    cached = 2 * config.num_hidden_layers * heads * head_dim
+    in_flight = 8 * config.hidden_size + 4 * config.intermediate_size
+    free, _ = torch.cuda.mem_get_info(model.device)
+    tokens = int(free * MEMORY_SHARE) // ((cached + in_flight) * model.dtype.itemsize)
+    return max(1, min(LARGEST_BATCH, tokens))
+
+
+@torch.no_grad()
+def generate(
+    model: PreTrainedModel,
+    prompts: Sequence[list[int]],
+    max_new_tokens: int,
+    terminators: Collection[int],
+    batch_tokens: int | None = None,
+) -> list[list[int]]:
+    """Greedy answers to `prompts` (token ids), without the terminator that ended them; as long as `max_new_tokens`."""
+    answers: list[list[int]] = [[] for _ in prompts]
+
+    def run(passes: "_Passes", rows: list[int]) -> None:
+        plan, tokens = passes.first([prompts[row] for row in rows])
+        going = [True] * len(rows)
+        for step in range(max_new_tokens):
+            for index, token in enumerate(tokens.argmax(-1).tolist()):
+                going[index] = going[index] and token not in terminators
+                if going[index]:
+                    answers[rows[index]].append(token)
+            if step == max_new_tokens - 1 or not any(going):
+                return
+            # A row that has ended goes on with its last token until the batch is done; nobody reads what it says.
+            last = [[answers[row][-1] if answers[row] else prompts[row][-1]] for row in rows]
+            visible = torch.ones(1, step + 1, dtype=torch.bool, device=model.device)
+            tokens = passes.next(plan, last, torch.tensor([step], device=model.device), visible)[:, 0]
+
+    _in_batches(model, prompts, batch_tokens, run)
+    return answers
+
+
+@torch.no_grad()
+def label_log_probabilities(
+    model: PreTrainedModel,
+    prompts: Sequence[list[int]],
+    labels: Sequence[list[int]],
+    batch_tokens: int | None = None,
+) -> torch.Tensor:
+    """Log-probability of each label's tokens after each prompt: [prompts, labels], float64, on the CPU.
+
+    The labels form a prefix tree: a beginning that several share is run once, and a label's last token, which predicts
+    nothing that is asked, is not run at all. No label may be the beginning of another (give them their terminator).
+    """
+    tree = _LabelTree(labels)
+    scores = torch.zeros(len(prompts), len(labels), dtype=torch.float64)
+
+    def run(passes: "_Passes", rows: list[int]) -> None:
+        plan, logits = passes.first([prompts[row] for row in rows])
+        nodes = logits[:, None].log_softmax(-1, dtype=torch.float32)  # [rows, 1 + inner nodes, vocabulary]
+        if tree.tokens:
+            device = model.device
+            inner = passes.next(
+                plan, [tree.tokens] * len(rows), torch.tensor(tree.depth, device=device), tree.visible.to(device)
+            )
+            nodes = torch.cat([nodes, inner.log_softmax(-1, dtype=torch.float32)], 1)
+        for label, path in enumerate(tree.paths):
+            node, token = (torch.tensor(column, device=nodes.device) for column in zip(*path, strict=True))
+            scores[rows, label] = nodes[:, node, token].double().sum(1).cpu()
+
+    _in_batches(model, prompts, batch_tokens, run)
+    return scores
+
+
+class _LabelTree:
+    """The inner nodes of the labels' prefix tree, each after its parent.
+
+    `paths` gives for each label its (node, token) steps: the log-probability of `token` is read at `node`, where node
+    0 is the prompt's end and node k the k-th inner one.
+    """
+
+    def __init__(self, labels: Sequence[list[int]]):
+        self.tokens: list[int] = []
+        self.depth: list[int] = []
+        self.paths: list[list[tuple[int, int]]] = []
+        node_of: dict[tuple[int, ...], int] = {(): 0}
+        for ids in labels:
+            path = []
+            for length, token in enumerate(ids):
+                parent = tuple(ids[:length])
+                if parent not in node_of:
+                    self.tokens.append(parent[-1])
+                    self.depth.append(length - 1)
+                    node_of[parent] = len(self.tokens)
+                path.append((node_of[parent], token))
+            self.paths.append(path)
+        if any(tuple(ids) in node_of for ids in labels):
+            raise ValueError("one label's tokens begin another's; end each with its terminator")
+        self.visible = torch.zeros(len(self.tokens), len(self.tokens), dtype=torch.bool)
+        for beginning, node in node_of.items():
+            for length in range(1, len(beginning) + 1):
+                self.visible[node - 1, node_of[beginning[:length]] - 1] = True
+
+
+class _Passes:
+    """Forward passes over rows that share the first tokens; the shared part runs once, here."""
+
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]]):
+        self.model = model
+        # Every prompt keeps a token of its own, whose place predicts the first token of the answer.
+        self.length = min(longest_common_prefix(prompts), min(map(len, prompts)) - 1)
+        self.prefix = PrefixPlan() if self.length else None
+        if self.prefix:
+            positions = torch.arange(self.length, device=model.device)[None]
+            self._forward([prompts[0][: self.length]], positions, self.prefix, 1)
+
+    def first(self, prompts: Sequence[list[int]]) -> tuple[ContinuationPlan, torch.Tensor]:
+        """Run the prompts; returns the plan to go on with and the logits at their ends [rows, vocabulary]."""
+        rest = [prompt[self.length :] for prompt in prompts]
+        plan = ContinuationPlan(self.prefix, [len(tokens) for tokens in rest], self.model.device)
+        output = self._forward([sum(rest, [])], plan.position_ids, plan, plan.rows.last)
+        return plan, output.logits[0]
+
+    def next(self, plan: ContinuationPlan, tokens: list[list[int]], depth: torch.Tensor, visible: torch.Tensor):
+        """Run `tokens` [rows, new] after what went before; logits [rows, new, vocabulary]."""
+        position_ids = plan.extend(depth, visible)
+        output = self._forward([sum(tokens, [])], position_ids, plan, 0)
+        return output.logits[0].unflatten(0, (len(tokens), -1))
+
+    def _forward(self, input_ids, position_ids, plan, keep: torch.Tensor | int) -> CausalLMOutputWithPast:
+        """`keep`: the positions whose logits are wanted, or 0 for all."""
+        return self.model(
+            input_ids=torch.tensor(input_ids, device=self.model.device),
+            position_ids=position_ids,
+            logits_to_keep=keep,
+            use_cache=False,
+            ragged_plan=plan,
+        )
+
+
+def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]], None]) -> None:
+    """Call `run` on batches of rows, halving the batch when the GPU's memory runs out."""
+    was_training, attention = model.training, model.config._attn_implementation
+    model.eval()
+    model.set_attn_implementation(ATTENTION)
+    try:
+        passes = _Passes(model, prompts)
+        budget = batch_tokens or fitting_batch_tokens(model)
+        queue = token_batches([len(prompt) - passes.length for prompt in prompts], budget)
+        while queue:
+            rows = queue.pop(0)
+            try:
+                run(passes, rows)
+            except torch.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+                torch.cuda.empty_cache()
+                half = len(rows) // 2
+                log.info("out of memory with %d rows in a batch; going on with %d", len(rows), half)
+                queue = [part for batch in [rows, *queue] for part in (batch[:half], batch[half:]) if part]
+    finally:
+        model.set_attn_implementation(attention)
+        model.train(was_training)

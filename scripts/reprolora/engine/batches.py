@@ -1,0 +1,93 @@
+"""How rows become batches: which rows go together, and how they are laid out."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from reprolora.engine.ragged import longest_common_prefix
+from reprolora.prompts import EncodedRow
+
+IGNORED = -100  # the label that a cross-entropy leaves out
+
+
+class LengthGroupedBatches:
+    """Batches of rows of similar length, in an order that the seed and the epoch alone decide.
+
+    The rows are shuffled, cut into pools of `POOL` batches, sorted by length within a pool, cut into batches, and the
+    batches shuffled: little padding, and still another composition of batches in every epoch.
+    """
+
+    POOL = 32
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed, self.epoch = lengths, batch_size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator).tolist()
+        pool = self.POOL * self.batch_size
+        batches = []
+        for start in range(0, len(order), pool):
+            rows = sorted(order[start : start + pool], key=lambda row: (self.lengths[row], row))
+            batches += [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
+        # Only the last pool's longest rows can make a short batch; it stays last, where an epoch's remainder belongs.
+        remainder = [batch for batch in batches if len(batch) < self.batch_size]
+        batches = [batch for batch in batches if len(batch) == self.batch_size]
+        for position in torch.randperm(len(batches), generator=generator).tolist():
+            yield from batches[position]
+        for batch in remainder:
+            yield from batch
+
+
+def collate_ragged(rows: Sequence[EncodedRow]) -> dict:
+    """Lay rows end to end behind their common prefix.
+
+    The prefix ends before the first position that predicts a completion token in any row, so that every prediction of
+    every row has a place of its own. The last token of a row is only ever a target and is not fed.
+
+    Returns `input_ids` [1, tokens], `logits_to_keep` [targets] (the positions that predict), `shift_labels` [targets],
+    `prefix` and `lengths` (the arguments of `RaggedPlan`).
+    """
+    prefix = min(longest_common_prefix([row.ids for row in rows]), min(row.prompt_length for row in rows) - 1)
+    tokens = list(rows[0].ids[:prefix])
+    keep, targets, lengths = [], [], []
+    for row in rows:
+        shift = len(tokens) - prefix
+        tokens += row.ids[prefix:-1]
+        lengths.append(len(row.ids) - 1 - prefix)
+        keep += range(shift + row.prompt_length - 1, shift + len(row.ids) - 1)
+        targets += row.ids[row.prompt_length :]
+    return {
+        "input_ids": torch.tensor([tokens]),
+        "logits_to_keep": torch.tensor(keep),
+        "shift_labels": torch.tensor(targets),
+        "prefix": prefix,
+        "lengths": lengths,
+    }
+
+
+def collate_padded(rows: Sequence[EncodedRow], pad_token_id: int) -> dict:
+    """The ordinary batch: rows padded on the right to the longest. `input_ids`, `attention_mask`, `labels` [rows, longest]."""
+    longest = max(len(row.ids) for row in rows)
+    padding = [longest - len(row.ids) for row in rows]
+    return {
+        "input_ids": torch.tensor([row.ids + [pad_token_id] * n for row, n in zip(rows, padding, strict=True)]),
+        "attention_mask": torch.tensor([[1] * len(row.ids) + [0] * n for row, n in zip(rows, padding, strict=True)]),
+        "labels": torch.tensor([row.labels + [IGNORED] * n for row, n in zip(rows, padding, strict=True)]),
+    }
+
+
+def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Positions of rows, longest first, in batches whose rows times longest row stay within `batch_tokens`."""
+    batches: list[list[int]] = []
+    for position in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
+        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:
+            batches.append([])
+        batches[-1].append(position)
+    return batches

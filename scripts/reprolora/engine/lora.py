@@ -1,0 +1,125 @@
+"""LoRA layers with the arithmetic of PEFT's and a fraction of its passes over memory.
+
+PEFT runs `base(x) + B(A(dropout(x))) * scaling` as separate operations: on a CPU the additions, casts and copies around
+the matrix products cost a third of a step, and its 4-bit layer copies every result once more. Here the same expression
+is one differentiable function that adds into the product in place and keeps only what the backward pass needs.
+
+The PEFT modules stay as they are (names, parameters, saving, merging): only the `forward` of their instances is
+replaced, and `remove` puts it back.
+"""
+
+from functools import partial
+
+import torch
+from peft.tuners.lora import Linear as LoraLinear
+from torch import nn
+from torch.nn.functional import linear
+
+try:
+    import bitsandbytes as bnb
+    from peft.tuners.lora.bnb import Linear4bit as LoraLinear4bit
+except ImportError:  # bitsandbytes is not installed: there are no 4-bit layers to speed up
+    bnb = LoraLinear4bit = None
+
+
+class _FrozenLinearWithLora(torch.autograd.Function):
+    """`x W^T + bias + scaling * dropout(x) A^T B^T` with frozen W. `weight` gives W [out, in] when it is called."""
+
+    @staticmethod
+    def forward(ctx, x, lora_a, lora_b, weight, bias, scaling, keep):
+        a, b = lora_a.to(x.dtype), lora_b.to(x.dtype)
+        flat = x.reshape(-1, x.shape[-1])
+        dropped = flat if keep is None else flat * keep
+        low_rank = dropped @ a.T
+        output = linear(flat, weight(x.dtype), bias)
+        output.addmm_(low_rank, b.T, alpha=scaling)
+        ctx.save_for_backward(flat, low_rank, lora_a, lora_b, keep)
+        ctx.weight, ctx.scaling = weight, scaling
+        return output.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        flat, low_rank, lora_a, lora_b, keep = ctx.saved_tensors
+        a, b = lora_a.to(flat.dtype), lora_b.to(flat.dtype)
+        shape = (*gradient.shape[:-1], flat.shape[1])
+        gradient = gradient.reshape(-1, gradient.shape[-1])
+        gradient_low_rank = (gradient @ b).mul_(ctx.scaling)
+        dropped = flat if keep is None else flat * keep
+        gradient_a = (gradient_low_rank.T @ dropped).to(lora_a.dtype)
+        gradient_b = (gradient.T @ low_rank).mul_(ctx.scaling).to(lora_b.dtype)
+        gradient_x = None
+        if ctx.needs_input_grad[0]:
+            gradient_x = gradient @ ctx.weight(flat.dtype)
+            if keep is None:
+                gradient_x.addmm_(gradient_low_rank, a)
+            else:
+                gradient_x.addcmul_(gradient_low_rank @ a, keep)
+            gradient_x = gradient_x.view(shape)
+        return gradient_x, gradient_a, gradient_b, None, None, None, None
+
+
+def _keep_mask(x: torch.Tensor, probability: float) -> torch.Tensor:
+    """Dropout's multiplier [tokens, features]: 0 with `probability`, else 1 / (1 - probability).
+
+    One 64-bit random number decides four elements (16 bits each, so the probability is met within 2^-17): on a CPU
+    drawing random numbers, not multiplying by them, is what dropout costs.
+    """
+    size = x.numel()
+    bits = torch.empty(-(-size // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
+    threshold = round(probability * 2**16) - 2**15
+    keep = bits.view(torch.int16)[:size] >= threshold
+    return (keep.to(x.dtype) / (1 - probability)).view(-1, x.shape[-1])
+
+
+def _dense_weight(layer: nn.Linear, dtype: torch.dtype) -> torch.Tensor:
+    return layer.weight.to(dtype)
+
+
+def _quantized_weight(layer: nn.Module, dtype: torch.dtype) -> torch.Tensor:
+    return bnb.functional.dequantize_4bit(layer.weight.data, layer.weight.quant_state).to(dtype)
+
+
+def _forward(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.Tensor:
+    if module.disable_adapters or module.merged:
+        return type(module).forward(module, x)
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    dropout = module.lora_dropout[adapter]
+    probability = dropout.p if isinstance(dropout, nn.Dropout) and module.training else 0.0
+    keep = _keep_mask(x, probability) if probability else None
+    bias = module.base_layer.bias
+    bias = bias if bias is None else bias.to(x.dtype)
+    lora_a, lora_b = module.lora_A[adapter].weight, module.lora_B[adapter].weight
+    with torch.autocast(x.device.type, enabled=False):
+        return _FrozenLinearWithLora.apply(x, lora_a, lora_b, weight, bias, module.scaling[adapter], keep)
+
+
+def install(model: nn.Module) -> int:
+    """Replace the `forward` of every plain LoRA layer of `model` on an ordinary or 4-bit linear layer.
+
+    Layers of another kind (DoRA, 8-bit, convolutions, biases of their own, trainable bases) keep PEFT's. Returns the
+    number of layers replaced.
+    """
+    replaced = 0
+    for module in model.modules():
+        if type(module) is LoraLinear and type(module.base_layer) is nn.Linear:
+            weight = partial(_dense_weight, module.base_layer)
+        elif LoraLinear4bit is not None and type(module) is LoraLinear4bit:
+            weight = partial(_quantized_weight, module.base_layer)
+        else:
+            continue
+        adapters = list(module.active_adapters)
+        if len(adapters) != 1 or adapters[0] not in module.lora_A or module.lora_variant or module.fan_in_fan_out:
+            continue
+        if module.base_layer.weight.requires_grad or module.lora_B[adapters[0]].bias is not None:
+            continue
+        module.forward = partial(_forward, module, adapters[0], weight)
+        replaced += 1
+    return replaced
+
+
+def remove(model: nn.Module) -> None:
+    """Give every LoRA layer PEFT's `forward` back."""
+    for module in model.modules():
+        if isinstance(module.__dict__.get("forward"), partial) and module.forward.func is _forward:
+            del module.forward

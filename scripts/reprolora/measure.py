@@ -1,0 +1,49 @@
+"""Time and memory of one phase of the work, apart from the phases before and after it."""
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+
+class Meter:
+    """Measures phases: `with meter.phase("load"): ...`, then `meter.record` holds what they took.
+
+    On a GPU the peak is what PyTorch allocated and reserved there; elsewhere it is the process's peak resident set,
+    reset at each phase's start where the kernel allows it (Linux); where it does not, the peak since the start.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.record: dict[str, float | int] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Record `<name>_seconds` and `<name>_peak_bytes` (on a GPU also `<name>_reserved_bytes`) of the block."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")
+        start = time.perf_counter()
+        yield
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            self.record[f"{name}_reserved_bytes"] = torch.cuda.max_memory_reserved(self.device)
+        self.record[f"{name}_seconds"] = time.perf_counter() - start
+        self.record[f"{name}_peak_bytes"] = peak_bytes(self.device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The peak so far of the phase: allocated on a GPU, resident otherwise."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

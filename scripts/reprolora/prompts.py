@@ -1,0 +1,113 @@
+"""From a row of data to token ids. Training and evaluation both come here, so that they cannot disagree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from reprolora.errors import UserError
+
+
+@dataclass(frozen=True)
+class EncodedRow:
+    """Token ids of a prompt and its completion; the completion starts at `prompt_length` and ends with a terminator."""
+
+    ids: list[int]
+    prompt_length: int
+
+    @property
+    def labels(self) -> list[int]:
+        return [-100] * self.prompt_length + self.ids[self.prompt_length :]
+
+
+class PromptEncoder:
+    """Turns texts and answers into token ids by the model's chat template.
+
+    Args:
+        tokenizer: with a chat template.
+        prompt: {"system": text or None, "user": text with `{text}`}.
+
+    The prompt is rendered up to where the assistant starts to speak, and the completion is tokenized by itself, so the
+    boundary between them is exact for every tokenizer. The completion ends with the token by which the template ends an
+    assistant's turn.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: dict):
+        self.tokenizer, self.prompt = tokenizer, prompt
+        self.system_in_user = bool(prompt["system"]) and not self._renders_system()
+        self.terminator = self._find_terminator()
+
+    def messages(self, text: str) -> list[dict]:
+        """Chat messages for one text, without the answer."""
+        user = self.prompt["user"].replace("{text}", text)
+        if not self.prompt["system"]:
+            return [{"role": "user", "content": user}]
+        if self.system_in_user:
+            return [{"role": "user", "content": self.prompt["system"] + "\n\n" + user}]
+        return [{"role": "system", "content": self.prompt["system"]}, {"role": "user", "content": user}]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids up to the place where the answer starts."""
+        return self._tokenize(self._render(self.messages(text), add_generation_prompt=True))
+
+    def encode_completion(self, answer: str) -> list[int]:
+        """Token ids of an answer and its terminator."""
+        return [*self.answer_ids(answer), self.terminator]
+
+    def answer_ids(self, answer: str) -> list[int]:
+        """Token ids of an answer alone."""
+        return self._tokenize(answer)
+
+    def encode(self, text: str, answer: str) -> EncodedRow:
+        prompt = self.encode_prompt(text)
+        return EncodedRow(prompt + self.encode_completion(answer), len(prompt))
+
+    def _tokenize(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def _render(self, messages: Sequence[dict], **options) -> str:
+        # A reasoning model's template may open a thinking block; a label needs none, in training or evaluation.
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, enable_thinking=False, **options)
+
+    def _renders_system(self) -> bool:
+        """Whether the template has a system turn; some refuse it, and some leave it out silently."""
+        probe = "a system turn to look for"
+        try:
+            text = self._render([{"role": "system", "content": probe}, {"role": "user", "content": "x"}])
+        except TemplateError:
+            return False
+        return probe in text
+
+    def _find_terminator(self) -> int:
+        probe = "an answer to look for"
+        text = self._render([{"role": "user", "content": "x"}, {"role": "assistant", "content": probe}])
+        special = set(self.tokenizer.added_tokens_decoder)
+        for token in self._tokenize(text.rpartition(probe)[2]):
+            if token in special:
+                return token
+        if self.tokenizer.eos_token_id is None:
+            raise UserError(
+                f"{self.tokenizer.name_or_path}: neither the chat template nor the tokenizer has a token that ends an "
+                "answer; give the tokenizer an eos_token"
+            )
+        return self.tokenizer.eos_token_id
+
+
+def encode_rows(encoder: PromptEncoder, rows: Sequence[dict], max_length: int, file: str) -> list[EncodedRow]:
+    """Encode rows {"id", "text", "label"}; refuse those that `max_length` would cut.
+
+    The completion stands at the end, so a cut row loses its label: the loss would show 0 and the run look fine.
+
+    Raises:
+        UserError: names the rows that are longer than `max_length` tokens, and the length that would do.
+    """
+    encoded = [encoder.encode(row["text"], row["label"]) for row in rows]
+    cut = [(row["id"], len(e.ids)) for row, e in zip(rows, encoded, strict=True) if len(e.ids) > max_length]
+    if cut:
+        names = ", ".join(str(name) for name, _ in cut[:5]) + (", ..." if len(cut) > 5 else "")
+        raise UserError(
+            f"{file}: {len(cut)} of {len(rows)} rows are longer than training.max_length {max_length} and would lose "
+            f"their label (rows {names}); set max_length to {max(length for _, length in cut)} or shorten these texts"
+        )
+    return encoded

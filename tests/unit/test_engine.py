@@ -1,0 +1,266 @@
+"""The engine gives the gradients and the answers of the ordinary code."""
+
+import random
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+import tiny
+from reprolora.engine import answers, lora
+from reprolora.engine.batches import LengthGroupedBatches, collate_padded, collate_ragged, token_batches
+from reprolora.engine.ragged import ATTENTION, RaggedPlan, longest_common_prefix
+from reprolora.prompts import EncodedRow
+
+FAMILIES = sorted(tiny.FAMILIES)
+
+
+def rows_with(prefix: int, count: int, seed: int = 0, completion: int = 2) -> list[EncodedRow]:
+    """Rows that share exactly `prefix` tokens, then differ, of different lengths."""
+    draw = random.Random(seed)
+    shared = [draw.randrange(3, 300) for _ in range(prefix)]
+    rows = []
+    for row in range(count):
+        own = [300 + row, *(draw.randrange(3, 300) for _ in range(draw.randrange(0, 9)))]
+        target = [draw.randrange(3, 300) for _ in range(completion - 1)] + [2]
+        rows.append(EncodedRow(shared + own + target, prefix + len(own)))
+    return rows
+
+
+CASES = {
+    "no prefix": rows_with(0, 5),
+    "one token": rows_with(1, 4),
+    "long prefix": rows_with(12, 6),
+    "all but one token": [EncodedRow([9, 8, 7, 6, 40 + row, 2], 5) for row in range(3)],
+    "equal rows": [EncodedRow([9, 8, 7, 6, 5, 2], 4)] * 3,
+    "equal prompts, other answers": [EncodedRow([9, 8, 7, 6, 50 + row, 2], 4) for row in range(3)],
+    "one row": rows_with(5, 1),
+    "long answers": rows_with(4, 4, completion=9),
+}
+
+
+def adapted(base, dropout=0.0):
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=8, lora_dropout=dropout, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(base, config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    return model.train()
+
+
+def plain_loss(model, rows):
+    return model(**collate_padded(rows, pad_token_id=2), use_cache=False).loss
+
+
+def ragged_loss(model, rows):
+    batch = collate_ragged(rows)
+    plan = RaggedPlan(batch["prefix"], batch["lengths"])
+    logits = model(
+        input_ids=batch["input_ids"],
+        position_ids=plan.position_ids,
+        logits_to_keep=batch["logits_to_keep"],
+        use_cache=False,
+        ragged_plan=plan,
+    ).logits[0]
+    return torch.nn.functional.cross_entropy(logits, batch["shift_labels"])
+
+
+def gradient(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+
+
+def relative(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+def assert_same_gradient(model, rows):
+    loss = plain_loss(model, rows)
+    expected = gradient(model, loss)
+    model.get_base_model().set_attn_implementation(ATTENTION)
+    assert lora.install(model) > 0
+    ours = ragged_loss(model, rows)
+    assert ours.item() == pytest.approx(loss.item(), rel=1e-5)
+    assert relative(gradient(model, ours), expected) < 2e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("case", CASES)
+def test_gradient_equals_plain(family, case):
+    assert_same_gradient(adapted(tiny.model(family)), CASES[case])
+
+
+@pytest.mark.parametrize("case", ["no prefix", "long prefix"])
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("quant_type", ["nf4", "fp4"])
+def test_gradient_equals_plain_on_a_4_bit_base(tmp_path, case, nested, quant_type):
+    tiny.model("llama", hidden_size=64, intermediate_size=128).save_pretrained(tmp_path)
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=quant_type,
+        bnb_4bit_use_double_quant=nested,
+        bnb_4bit_compute_dtype=torch.float32,
+    )
+    base = AutoModelForCausalLM.from_pretrained(
+        tmp_path, quantization_config=config, dtype=torch.float32, attn_implementation="sdpa", device_map={"": "cpu"}
+    )
+    assert_same_gradient(adapted(base), CASES[case])
+
+
+def test_gradient_checkpointing_changes_no_gradient_and_trains_every_layer():
+    model = adapted(tiny.model())
+    rows = CASES["long prefix"]
+    expected = gradient(model, plain_loss(model, rows))
+    model.get_base_model().set_attn_implementation(ATTENTION)
+    lora.install(model)
+    model.gradient_checkpointing_enable()
+    model.enable_input_require_grads()
+    found = gradient(model, ragged_loss(model, rows))
+    assert relative(found, expected) < 2e-5
+    assert all(p.grad.any() for p in model.parameters() if p.requires_grad)
+
+
+def test_dropout_keeps_the_asked_share_and_the_mean():
+    torch.manual_seed(0)
+    keep = lora._keep_mask(torch.ones(1000, 999), 0.05)
+    assert (keep == 0).float().mean().item() == pytest.approx(0.05, abs=0.001)
+    assert keep.mean().item() == pytest.approx(1.0, abs=0.001)
+
+
+def test_fused_layer_has_the_gradient_of_its_own_formula_with_dropout():
+    model = adapted(tiny.model(num_hidden_layers=1), dropout=0.3)
+    module = model.get_base_model().model.layers[0].mlp.down_proj
+    x = torch.randn(7, module.in_features, requires_grad=True)
+    lora.install(model)
+    torch.manual_seed(5)
+    module(x).square().sum().backward()
+    found = [x.grad.clone(), *(p.grad.clone() for p in module.parameters() if p.requires_grad)]
+    x.grad = None
+    module.zero_grad()
+    torch.manual_seed(5)
+    keep = lora._keep_mask(x, 0.3)
+    a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
+    (x @ module.base_layer.weight.T + 2 * (x * keep) @ a.T @ b.T).square().sum().backward()
+    expected = [x.grad, *(p.grad for p in module.parameters() if p.requires_grad)]
+    for ours, formula in zip(found, expected, strict=True):
+        assert relative(ours, formula) < 1e-5
+
+
+def test_dora_keeps_peft_s_own_forward():
+    config = LoraConfig(r=4, use_dora=True, target_modules="all-linear", task_type="CAUSAL_LM")
+    assert lora.install(get_peft_model(tiny.model(), config)) == 0
+
+
+def test_remove_gives_peft_s_forward_back():
+    model = adapted(tiny.model())
+    lora.install(model)
+    lora.remove(model)
+    assert not any("forward" in module.__dict__ for module in model.modules() if hasattr(module, "lora_A"))
+
+
+def prompts_for(count: int, prefix: int = 6, seed: int = 3) -> list[list[int]]:
+    return [row.ids[: row.prompt_length] for row in rows_with(prefix, count, seed)]
+
+
+def naive_generation(model, prompt, new_tokens, terminators):
+    output = model.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        max_new_tokens=new_tokens,
+        do_sample=False,
+        eos_token_id=list(terminators),
+        pad_token_id=0,
+    )[0, len(prompt) :].tolist()
+    return output[: next((k for k, token in enumerate(output) if token in terminators), len(output))]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("prefix", [0, 6])
+def test_generation_equals_the_one_row_loop(family, prefix):
+    model, prompts = tiny.model(family), prompts_for(9, prefix)
+    # Terminators that really come up, at different steps, or the test would show nothing of stopping.
+    free = [naive_generation(model, prompt, 5, {383}) for prompt in prompts]
+    terminators = {free[0][2], free[1][0], free[2][4]}
+    expected = [naive_generation(model, prompt, 5, terminators) for prompt in prompts]
+    assert len({len(answer) for answer in expected}) > 1
+    assert answers.generate(model, prompts, 5, terminators, batch_tokens=40) == expected
+
+
+def test_generation_does_not_depend_on_batches_or_order():
+    model, prompts = tiny.model(), prompts_for(11)
+    expected = answers.generate(model, prompts, 4, {2}, batch_tokens=1000)
+    assert answers.generate(model, prompts, 4, {2}, batch_tokens=1) == expected
+    order = random.Random(0).sample(range(11), 11)
+    shuffled = answers.generate(model, [prompts[row] for row in order], 4, {2}, batch_tokens=30)
+    assert shuffled == [expected[row] for row in order]
+
+
+LABELS = [[10, 11, 12], [10, 11, 13], [10, 20], [30], [40, 41]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("prefix", [0, 6])
+def test_label_likelihood_equals_the_loop_over_labels(family, prefix):
+    model, prompts = tiny.model(family), prompts_for(6, prefix)
+    found = answers.label_log_probabilities(model, prompts, LABELS, batch_tokens=40)
+    for row, prompt in enumerate(prompts):
+        for column, label in enumerate(LABELS):
+            with torch.no_grad():
+                logits = model(torch.tensor([prompt + label])).logits[0].log_softmax(-1)
+            expected = sum(logits[len(prompt) - 1 + k, token].item() for k, token in enumerate(label))
+            assert found[row, column].item() == pytest.approx(expected, abs=2e-4)
+
+
+def test_label_that_begins_another_is_refused():
+    with pytest.raises(ValueError, match="begin another"):
+        answers.label_log_probabilities(tiny.model(), prompts_for(2), [[5], [5, 6]])
+
+
+def test_out_of_memory_halves_the_batch(monkeypatch):
+    model, prompts = tiny.model(), prompts_for(8)
+    expected = answers.generate(model, prompts, 3, {2})
+    first, sizes = answers._Passes.first, []
+
+    def limited(self, batch):
+        sizes.append(len(batch))
+        if len(batch) > 3:
+            raise torch.OutOfMemoryError("no memory")
+        return first(self, batch)
+
+    monkeypatch.setattr(answers._Passes, "first", limited)
+    assert answers.generate(model, prompts, 3, {2}) == expected
+    assert sizes[0] == 8 and max(sizes[2:]) <= 4 and sizes[-1] <= 3
+
+
+def test_evaluation_leaves_the_model_as_it_was():
+    model = tiny.model().train()
+    answers.generate(model, prompts_for(3), 2, {2})
+    assert model.training and model.config._attn_implementation == "sdpa"
+
+
+def test_longest_common_prefix():
+    assert longest_common_prefix([[1, 2, 3], [1, 2, 4], [1, 2]]) == 2
+    assert longest_common_prefix([[1], [2]]) == 0
+    assert longest_common_prefix([[1, 2]]) == 2
+
+
+def test_batches_are_a_permutation_that_seed_and_epoch_decide():
+    lengths = [random.Random(1).randrange(5, 90) for _ in range(211)] * 3
+    sampler = LengthGroupedBatches(lengths, 16, seed=7)
+    first = list(sampler)
+    assert sorted(first) == list(range(len(lengths))) and first == list(sampler)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    assert list(LengthGroupedBatches(lengths, 16, seed=8)) != first
+    spread = [max(b) - min(b) for b in ([lengths[row] for row in first[k : k + 16]] for k in range(0, 600, 16))]
+    assert sum(spread) / len(spread) < 10  # of 85 between the shortest and the longest row
+
+
+def test_token_batches_hold_every_row_within_the_budget():
+    lengths = [3, 50, 7, 7, 20, 1]
+    batches = token_batches(lengths, 40)
+    assert sorted(row for batch in batches for row in batch) == list(range(6))
+    assert all(len(b) == 1 or len(b) * max(lengths[row] for row in b) <= 40 for b in batches)
