@@ -41,6 +41,7 @@ def describe(methods: Mapping[str, Mapping], accelerator: str) -> dict[str, Any]
         "accelerator": accelerator,
         "device": device,
         "precisions": {} if device["problem"] else measure_precisions(device["type"]),
+        "auto_precision": None if device["problem"] else automatic_precision(device["type"]),
         "bitsandbytes": bitsandbytes_report(device),
         "methods": {name: verdict(method, device) for name, method in sorted(methods.items())},
     }
@@ -135,6 +136,15 @@ def measure_precisions(device_type: str) -> dict[str, dict[str, Any]]:
         if base and result["works"]:
             result["speed_against_fp32"] = round(base / result["seconds"], 2)
     return results
+
+
+def automatic_precision(device_type: str) -> dict[str, str]:
+    """What `precision: auto` takes here, and why: the same choice as training makes."""
+    import torch
+
+    from reprolora.precision import choose_precision
+
+    return choose_precision("auto", torch.device(device_type))
 
 
 def best_time(work: Callable[[], Any], synchronize: Callable[[], None] | None) -> float:
@@ -288,6 +298,8 @@ def table(report: Mapping[str, Any]) -> str:
     for name, memory in zip(device["names"], device["memory_bytes"], strict=True):
         rows.append(("device", f"{name}, {memory / 2**30:.1f} GiB"))
     rows += [(name, precision_line(result)) for name, result in report["precisions"].items()]
+    if auto := report["auto_precision"]:
+        rows.append(("precision auto", f"{auto['chosen']}: {auto['reason']}"))
     rows.append(("4-bit", quantization_line(report["bitsandbytes"])))
     for name, result in report["methods"].items():
         rows.append((f"method {name}", ("can run: " if result["can_run"] else "CANNOT RUN: ") + result["why"]))

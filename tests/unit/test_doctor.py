@@ -58,6 +58,9 @@ def test_every_data_type_is_tried(on_cpu):
     for result in report["precisions"].values():
         assert result["works"] and result["seconds"] > 0
     assert "times the speed of fp32" in printed
+    auto = report["auto_precision"]
+    assert report["precisions"][auto["chosen"]]["works"]
+    assert f"{auto['chosen']}: {auto['reason']}" in printed
 
 
 def test_bitsandbytes_backend_is_read_from_the_loaded_library(on_cpu):
