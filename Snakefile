@@ -1,0 +1,31 @@
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+report: "report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/data.smk"
+include: "rules/models.smk"
+include: "rules/baselines.smk"
+include: "rules/adapters.smk"
+include: "rules/tables.smk"
+include: "rules/figures.smk"
+include: "rules/report.smk"
+include: "rules/environment.smk"
+
+
+localrules:
+    all,
+
+
+rule all:
+    default_target: True
+    input:
+        final_outputs(),
+
+
+onerror:
+    say_what_failed()

@@ -1,0 +1,80 @@
+rule train_adapter:
+    input:
+        script=script_file("train_adapter"),
+        modules=module_files("train_adapter"),
+        model="results/models/{model}/manifest.json",
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
+    output:
+        adapter_config="results/{experiment}/{model}/{method}/seed{seed}/adapter/adapter_config.json",
+        adapter=[
+            "results/{experiment}/{model}/{method}/seed{seed}/adapter/adapter_model.safetensors",
+            "results/{experiment}/{model}/{method}/seed{seed}/adapter/tokenizer.json",
+            "results/{experiment}/{model}/{method}/seed{seed}/adapter/tokenizer_config.json",
+            "results/{experiment}/{model}/{method}/seed{seed}/adapter/chat_template.jinja",
+        ],
+        training_log="results/{experiment}/{model}/{method}/seed{seed}/training_log.jsonl",
+        training="results/{experiment}/{model}/{method}/seed{seed}/training.json",
+        resources="results/{experiment}/{model}/{method}/seed{seed}/resources_train.json",
+        reload_probe="results/{experiment}/{model}/{method}/seed{seed}/reload_probe.jsonl",
+    log:
+        "results/logs/train_adapter/{experiment}/{model}/{method}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/train_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
+    wildcard_constraints:
+        method=any_of(methods("train_adapter")),
+    conda:
+        TRAINING_ENVIRONMENT
+    threads: threads_per_job
+    resources:
+        gpu=GPUS_PER_JOB,
+        mem_mb=4000,
+    params:
+        settings=arm_settings("train_adapter"),
+        # Not an output, since Snakemake deletes outputs before a job starts, and a killed job resumes from here.
+        checkpoints="results/checkpoints/{experiment}/{model}/{method}/seed{seed}",
+    message:
+        "Training {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
+    shell:
+        "logged {log:q} python {input.script:q} --model {input.model:q} --train {input.train:q}"
+        " --validation {input.validation:q} --settings {params.settings:q} --adapter-config {output.adapter_config:q}"
+        " --training-log {output.training_log:q} --training {output.training:q} --resources {output.resources:q}"
+        " --reload-probe {output.reload_probe:q} --checkpoints {params.checkpoints:q} --threads {threads}"
+
+
+rule evaluate_adapter:
+    input:
+        script=script_file("evaluate_adapter"),
+        modules=module_files("evaluate_adapter"),
+        model="results/models/{model}/manifest.json",
+        adapter_config=rules.train_adapter.output.adapter_config,
+        adapter=rules.train_adapter.output.adapter,
+        training=rules.train_adapter.output.training,
+        reload_probe=rules.train_adapter.output.reload_probe,
+        validation=split_file("validation.jsonl"),
+        test=split_file("test.jsonl"),
+    output:
+        predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
+        metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
+        resources="results/{experiment}/{model}/{method}/seed{seed}/resources_evaluate.json",
+    log:
+        "results/logs/evaluate_adapter/{experiment}/{model}/{method}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/evaluate_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
+    wildcard_constraints:
+        method=any_of(methods("evaluate_adapter")),
+    conda:
+        TRAINING_ENVIRONMENT
+    threads: threads_per_job
+    resources:
+        gpu=GPUS_PER_JOB,
+        mem_mb=4000,
+    params:
+        settings=arm_settings("evaluate_adapter"),
+    message:
+        "Reloading {wildcards.method} on {wildcards.model} for the answers of {wildcards.experiment} (seed {wildcards.seed})"
+    shell:
+        "logged {log:q} python {input.script:q} --model {input.model:q} --adapter-config {input.adapter_config:q}"
+        " --training {input.training:q} --reload-probe {input.reload_probe:q} --validation {input.validation:q}"
+        " --test {input.test:q} --settings {params.settings:q} --predictions {output.predictions:q}"
+        " --metrics {output.metrics:q} --resources {output.resources:q} --threads {threads}"

@@ -1,0 +1,59 @@
+rule evaluate_zero_shot:
+    input:
+        script=script_file("evaluate_zero_shot"),
+        modules=module_files("evaluate_zero_shot"),
+        model="results/models/{model}/manifest.json",
+        test=split_file("test.jsonl"),
+    output:
+        predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
+        metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
+        resources="results/{experiment}/{model}/{method}/seed{seed}/resources_evaluate.json",
+    log:
+        "results/logs/evaluate_zero_shot/{experiment}/{model}/{method}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/evaluate_zero_shot/{experiment}/{model}/{method}/seed{seed}.tsv"
+    wildcard_constraints:
+        method=any_of(methods("evaluate_zero_shot")),
+    conda:
+        TRAINING_ENVIRONMENT
+    threads: threads_per_job
+    resources:
+        gpu=GPUS_PER_JOB,
+        mem_mb=4000,
+    params:
+        settings=arm_settings("evaluate_zero_shot"),
+    message:
+        "Asking {wildcards.model} as it is for the answers of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --model {input.model:q} --test {input.test:q}"
+        " --settings {params.settings:q} --predictions {output.predictions:q} --metrics {output.metrics:q}"
+        " --resources {output.resources:q} --threads {threads}"
+
+
+rule evaluate_classical:
+    input:
+        script=script_file("evaluate_classical"),
+        modules=module_files("evaluate_classical"),
+        train=split_file("train.jsonl"),
+        test=split_file("test.jsonl"),
+    output:
+        predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
+        metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
+        resources="results/{experiment}/{model}/{method}/seed{seed}/resources_evaluate.json",
+    log:
+        "results/logs/evaluate_classical/{experiment}/{model}/{method}/seed{seed}.log",
+    wildcard_constraints:
+        model=CLASSICAL,
+        method=any_of(methods("evaluate_classical")),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=2000,
+    params:
+        settings=arm_settings("evaluate_classical"),
+    message:
+        "Answering {wildcards.experiment} with {wildcards.method}"
+    shell:
+        "logged {log:q} python {input.script:q} --train {input.train:q} --test {input.test:q}"
+        " --settings {params.settings:q} --predictions {output.predictions:q} --metrics {output.metrics:q}"
+        " --resources {output.resources:q}"

