@@ -170,10 +170,9 @@ class DatasetFiles(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.all is None) == (self.train is None or self.test is None):
+        fixed = (self.train, self.validation, self.test)
+        if any(fixed) if self.all else not (self.train and self.test):
             raise ValueError("give either `all`, or `train` and `test` (and perhaps `validation`)")
-        if self.all and self.validation:
-            raise ValueError("`validation` goes with `train` and `test`, not with `all`")
         return self
 
     @property

@@ -138,7 +138,6 @@ def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, 
     return asking(configuration, arm) | {
         "training": experiment.training.model_dump(),
         "method": configuration.methods[arm.method].model_dump(include={"peft", "quantization"}),
-        "evaluation": experiment.evaluation.model_dump(include={"max_new_tokens", "batch_tokens"}),
     }
 
 
@@ -152,7 +151,7 @@ def evaluate_zero_shot_settings(configuration: Configuration, arm: Arm) -> dict[
     experiment = configuration.experiment[arm.experiment]
     return asking(configuration, arm) | {
         "evaluation": experiment.evaluation.model_dump(),
-        "training": experiment.training.model_dump(include={"max_length", "precision"}),
+        "precision": experiment.training.precision,
     }
 
 

@@ -1,0 +1,98 @@
+"""From a configuration to arms, settings and failures."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from reprolora import plan
+from reprolora.configuration import load_configuration
+from reprolora.files import canonical_json
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(**experiment):
+    """The configuration with the experiment `sentiment` changed."""
+    return load_configuration(ROOT, [("test", {"experiment": {"sentiment": experiment}})])[0]
+
+
+def test_arms_are_models_by_methods_by_seeds_and_baselines_run_once():
+    configuration = load(
+        models=["smollm2-135m", "qwen2.5-0.5b"], methods=["majority", "zero-shot", "lora"], seeds=[3, 5]
+    )
+    assert [str(arm) for arm in plan.arms(configuration, "sentiment")] == [
+        "sentiment/classical/majority/seed0",
+        "sentiment/smollm2-135m/zero-shot/seed0",
+        "sentiment/qwen2.5-0.5b/zero-shot/seed0",
+        "sentiment/smollm2-135m/lora/seed3",
+        "sentiment/smollm2-135m/lora/seed5",
+        "sentiment/qwen2.5-0.5b/lora/seed3",
+        "sentiment/qwen2.5-0.5b/lora/seed5",
+    ]
+
+
+@pytest.mark.parametrize("stage", plan.SETTINGS)
+def test_settings_are_plain_data(stage):
+    configuration = load()
+    [arm, *_] = [
+        a for a in plan.arms(configuration, "sentiment") if stage in plan.stages(configuration.methods[a.method])
+    ]
+    settings = plan.SETTINGS[stage](configuration, arm)
+    assert json.loads(canonical_json(settings)) == settings
+    assert settings["arm"] == {
+        "experiment": "sentiment",
+        "model": arm.model,
+        "method": arm.method,
+        "seed": arm.seed,
+        "split_seed": 1,
+    }
+
+
+def test_quotes_delimit_fields_in_csv_and_are_plain_in_tsv_unless_said_otherwise():
+    dataset = {
+        "description": "d",
+        "license": "l",
+        "files": {"all": {"source": "file:x"}},
+        "columns": {"text": "t", "label": "l"},
+        "labels": ["a", "b"],
+    }
+    for form, said, expected in (("csv", {}, True), ("tsv", {}, False), ("tsv", {"quoting": True}, True)):
+        override = {"datasets": {"mine": dataset | {"format": form} | said}}
+        configuration, _ = load_configuration(ROOT, [("test", override)])
+        assert plan.prepare_dataset_settings(configuration, "mine")["quoting"] is expected
+
+
+def write_failure(folder: Path, arm: plan.Arm, stage: str, settings: dict) -> Path:
+    file = folder / arm.folder / "failure.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
+    file.write_text(json.dumps({"stage": stage, "reason": "the loss is NaN", "settings_sha256": digest}))
+    return file
+
+
+@pytest.mark.parametrize("stage", ["train_adapter", "evaluate_adapter"])
+def test_a_failure_counts_until_the_settings_of_its_stage_change(tmp_path, stage):
+    configuration = load(methods=["lora"])
+    [arm] = plan.arms(configuration, "sentiment")
+    assert plan.failure(configuration, arm, tmp_path) is None
+    file = write_failure(tmp_path, arm, stage, plan.SETTINGS[stage](configuration, arm))
+    assert plan.failure(configuration, arm, tmp_path)["reason"] == "the loss is NaN"
+    other = load(methods=["lora"], prompt={"system": "Another one"})
+    assert plan.failure(other, arm, tmp_path) is None
+    elsewhere = load(methods=["lora"], title="Another one")
+    assert plan.failure(elsewhere, arm, tmp_path)
+    file.unlink()
+    assert plan.failure(configuration, arm, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"stage": "train_adapter"}', '{"stage": "x", "settings_sha256": "y"}']
+)
+def test_a_failure_file_that_says_nothing_is_no_failure(tmp_path, text):
+    configuration = load(methods=["lora"])
+    [arm] = plan.arms(configuration, "sentiment")
+    file = write_failure(tmp_path, arm, "train_adapter", {})
+    file.write_text(text)
+    assert plan.failure(configuration, arm, tmp_path) is None
