@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 INVALID = "INVALID"
-_NEGATION = re.compile(r"\b(not|no|never|neither|nor|non|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(not|no|never|neither|nor|non|without|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
 
 
 def extract_label(answer: str, labels: Sequence[str]) -> str:

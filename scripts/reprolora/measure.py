@@ -1,24 +1,28 @@
 """Time and memory of one phase of the work, apart from the phases before and after it."""
 
+import platform
 import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
 
 class Meter:
-    """Measures phases: `with meter.phase("load"): ...`, then `meter.record` holds what they took.
+    """Measures phases: `with meter.phase("load"): ...`, then `meter.record` holds what they took, where, with how many
+    threads.
 
     On a GPU the peak is what PyTorch allocated and reserved there; elsewhere it is the process's peak resident set,
     reset at each phase's start where the kernel allows it (Linux); where it does not, the peak since the start.
     """
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device, threads: int):
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} CPU"
         self.device = device
-        self.record: dict[str, float | int] = {}
+        self.record: dict[str, Any] = {"device": name, "threads": threads, "host": platform.node()}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

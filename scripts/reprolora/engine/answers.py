@@ -6,6 +6,7 @@ batch size and the order of the rows.
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 
 import torch
 from transformers import PreTrainedModel
@@ -144,13 +145,13 @@ class _Passes:
         """Run the prompts; returns the plan to go on with and the logits at their ends [rows, vocabulary]."""
         rest = [prompt[self.length :] for prompt in prompts]
         plan = ContinuationPlan(self.prefix, [len(tokens) for tokens in rest], self.model.device)
-        output = self._forward([sum(rest, [])], plan.position_ids, plan, plan.rows.last)
+        output = self._forward([list(chain(*rest))], plan.position_ids, plan, plan.rows.last)
         return plan, output.logits[0]
 
     def next(self, plan: ContinuationPlan, tokens: list[list[int]], depth: torch.Tensor, visible: torch.Tensor):
         """Run `tokens` [rows, new] after what went before; logits [rows, new, vocabulary]."""
         position_ids = plan.extend(depth, visible)
-        output = self._forward([sum(tokens, [])], position_ids, plan, 0)
+        output = self._forward([list(chain(*tokens))], position_ids, plan, 0)
         return output.logits[0].unflatten(0, (len(tokens), -1))
 
     def _forward(self, input_ids, position_ids, plan, keep: torch.Tensor | int) -> CausalLMOutputWithPast:

@@ -73,7 +73,7 @@ def collate_ragged(rows: Sequence[EncodedRow]) -> dict:
 
 
 def collate_padded(rows: Sequence[EncodedRow], pad_token_id: int) -> dict:
-    """The ordinary batch: rows padded on the right to the longest. `input_ids`, `attention_mask`, `labels` [rows, longest]."""
+    """The ordinary batch, padded on the right: `input_ids`, `attention_mask` and `labels`, each [rows, longest]."""
     longest = max(len(row.ids) for row in rows)
     padding = [longest - len(row.ids) for row in rows]
     return {

@@ -77,7 +77,7 @@ class Rows:
 
 
 class _Pad(torch.autograd.Function):
-    """Gather [heads, tokens, d] -> [heads, rows * longest, d]; its backward gathers too, where autograd would scatter."""
+    """Gather [heads, tokens, d] -> [heads, rows * longest, d]; backward gathers too, where autograd would scatter."""
 
     @staticmethod
     def forward(ctx, states, rows):

@@ -1,8 +1,8 @@
 """Training an adapter: TRL's SFTTrainer with batches that pay for each token once.
 
-Arguments, callbacks, checkpoints, mixed precision and distributed launch are the Trainer's own. Two things are ours: how
-a batch is laid out and its loss computed (`ragged`), and the order of the rows, which is the same with either layout, so
-that the two can be compared step by step.
+Arguments, callbacks, checkpoints, mixed precision and distributed launch are the Trainer's own. Two things are ours:
+how a batch is laid out and its loss computed (`ragged`), and the order of the rows, which is the same with either
+layout, so that the two can be compared step by step.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from datasets import Dataset
 from peft import PeftModel
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerBase
+from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
@@ -59,9 +60,11 @@ class AdapterTrainer(SFTTrainer):
             data_collator=partial(_collate, ragged=ragged, pad_token_id=tokenizer.pad_token_id),
             callbacks=list(callbacks),
         )
+        self.remove_callback(PrinterCallback)  # it prints each log as a dictionary; the caller has lines of its own
         for name, parameter in model.named_parameters():
             if name in adapter:
                 parameter.data = adapter[name]
+        self.fused_layers = 0
         if ragged:
             model.get_base_model().set_attn_implementation(ATTENTION)
             self.fused_layers = lora.install(model)
@@ -102,7 +105,7 @@ class AdapterTrainer(SFTTrainer):
     def evaluation_loop(
         self, dataloader, description, prediction_loss_only=None, ignore_keys=None, metric_key_prefix="eval"
     ) -> EvalLoopOutput:
-        """The mean loss over all completion tokens (the Trainer's own loop would weigh short batches like full ones)."""
+        """The mean loss over all completion tokens (the Trainer's loop would weigh short batches like full ones)."""
         model = self._wrap_model(self.model, training=False)
         model.eval()
         total = torch.zeros(2, dtype=torch.float64)

@@ -1,0 +1,92 @@
+"""Evaluate one adapter, reloaded from disk in this fresh process, on the test rows.
+
+Reads the base model, the adapter, what its training recorded (training.json, reload_probe.jsonl), the validation and
+the test rows. The reloaded model must answer the probe as the trained one did, or the arm fails and nothing is written.
+Writes every prediction, the figures (metrics.json) and what it took (resources_evaluate.json).
+"""
+
+import argparse
+import json
+import logging
+from pathlib import Path
+
+import torch
+import transformers
+
+from reprolora import models
+from reprolora.errors import run_script
+from reprolora.evaluation import Asker, check_reloaded, evaluate
+from reprolora.failures import recorded_failure
+from reprolora.files import read_json, read_jsonl, write_json, write_jsonl
+from reprolora.measure import Meter
+from reprolora.prompts import PromptEncoder
+
+log = logging.getLogger(__name__)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the base model's manifest.json")
+    parser.add_argument("--adapter-config", required=True, help="adapter_config.json in the adapter's folder")
+    parser.add_argument("--training", required=True, help="training.json")
+    parser.add_argument("--reload-probe", required=True)
+    parser.add_argument("--validation", required=True)
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--settings", required=True, help="JSON: arm, labels, prompt, evaluation")
+    parser.add_argument("--predictions", required=True)
+    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--resources", required=True)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    settings = json.loads(args.settings)
+    with recorded_failure(Path(args.metrics).parent, settings["arm"], "evaluate_adapter", args.settings):
+        evaluate_adapter(args, settings)
+
+
+def evaluate_adapter(args: argparse.Namespace, settings: dict) -> None:
+    torch.set_num_threads(args.threads)
+    transformers.logging.set_verbosity_error()
+    trained = read_json(args.training)
+    precision = trained["precision"]["chosen"]
+    quantization = trained["settings"]["method"]["quantization"]
+    device = models.pick_device()
+    meter = Meter(device, args.threads)
+    with meter.phase("load"):
+        folder = models.model_folder(args.model)
+        tokenizer = models.load_tokenizer(folder)
+        base = models.load_base(folder, precision, device, quantization)
+        model = models.reload_adapter(base, Path(args.adapter_config).parent, tokenizer)
+    models.check_as_asked(models.describe(model), precision, quantization)
+    if models.adapter_sha256(model) != trained["adapter_sha256"]:
+        log.info("the adapter's file is not the one that %s describes", args.training)
+
+    encoder = PromptEncoder(tokenizer, settings["prompt"])
+    evaluation = settings["evaluation"]
+    asker = Asker(model, encoder, settings["labels"], evaluation["batch_tokens"])
+    difference = check_reloaded(
+        list(read_jsonl(args.reload_probe)), asker.probe(list(read_jsonl(args.validation))), precision
+    )
+    log.info("reloaded as trained: same answers, log-probabilities within %.2g", difference)
+
+    rows = list(read_jsonl(args.test))
+    with meter.phase("evaluate"):
+        predictions, metrics = evaluate(asker, rows, evaluation, settings["arm"])
+    write_jsonl(args.predictions, predictions)
+    write_json(args.metrics, metrics)
+    write_json(
+        args.resources,
+        {
+            **meter.record,
+            "examples": len(predictions),
+            "examples_per_second": len(predictions) / meter.record["evaluate_seconds"],
+            "engine": "plain" if asker.fallback else "shared-prefix",
+        },
+    )
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,91 @@
+"""Look at the prompts before anything is trained on them: their tokens, what they share, and what would be cut.
+
+Reads the model's tokenizer and the rows of every split. Writes prompts.json: token counts per split, the tokens that
+all prompts begin with, the share of tokens that are supervised, and an example as the model sees it. Training rows that
+max_length would cut stop the run here.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import transformers
+
+from reprolora import models
+from reprolora.engine.ragged import longest_common_prefix
+from reprolora.errors import run_script
+from reprolora.files import read_jsonl, write_json
+from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
+
+HISTOGRAM_BINS = 30
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the base model's manifest.json")
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--validation", required=True)
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--settings", required=True, help="JSON: prompt, labels, max_length")
+    parser.add_argument("--output", required=True)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    settings = json.loads(args.settings)
+    transformers.logging.set_verbosity_error()
+    tokenizer = models.load_tokenizer(Path(args.model).parent)
+    encoder = PromptEncoder(tokenizer, settings["prompt"])
+    rows = {split: list(read_jsonl(getattr(args, split))) for split in ("train", "validation", "test")}
+    encoded = {
+        # Test rows are asked, not learned from: none of them can lose its label.
+        split: [encoder.encode(row["text"], row["label"]) for row in rows[split]]
+        if split == "test"
+        else encode_rows(encoder, rows[split], settings["max_length"], getattr(args, split))
+        for split in rows
+    }
+    first = encoded["train"][0]
+    write_json(
+        args.output,
+        {
+            "chat_template": tokenizer.chat_template,
+            "system_in_user_turn": encoder.system_in_user,
+            "terminator": tokenizer.convert_ids_to_tokens(encoder.terminator),
+            "label_tokens": {
+                label: tokenizer.convert_ids_to_tokens(encoder.answer_ids(label)) for label in settings["labels"]
+            },
+            "shared_prefix_tokens": longest_common_prefix([row.ids[: row.prompt_length] for row in encoded["train"]]),
+            "max_length": settings["max_length"],
+            "splits": {split: count(encoded[split]) for split in encoded},
+            "example": {
+                "prompt": tokenizer.decode(first.ids[: first.prompt_length]),
+                "completion": tokenizer.decode(first.ids[first.prompt_length :]),
+            },
+        },
+    )
+
+
+def count(rows: Sequence[EncodedRow]) -> dict:
+    """Token counts of encoded rows: mean, quantiles, histogram, and the share of tokens that are supervised."""
+    lengths = np.array([len(row.ids) for row in rows])
+    supervised = sum(len(row.ids) - row.prompt_length for row in rows)
+    counts, edges = np.histogram(lengths, bins=min(HISTOGRAM_BINS, int(np.ptp(lengths)) + 1))
+    return {
+        "rows": len(rows),
+        "tokens": int(lengths.sum()),
+        "supervised_share": round(supervised / int(lengths.sum()), 6),
+        "length": {
+            "mean": round(float(lengths.mean()), 3),
+            "median": float(np.median(lengths)),
+            "percentile_95": float(np.percentile(lengths, 95)),
+            "max": int(lengths.max()),
+        },
+        "histogram": {"counts": counts.tolist(), "edges": [round(edge, 3) for edge in edges.tolist()]},
+    }
+
+
+if __name__ == "__main__":
+    run_script(main)

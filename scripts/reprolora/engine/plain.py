@@ -1,0 +1,44 @@
+"""The ordinary way to ask a model: one row at a time, with `model.generate` and one pass per label.
+
+It serves models that the ragged engine does not know, and is what the engine's answers and speed are measured against.
+"""
+
+from collections.abc import Collection, Sequence
+
+import torch
+from transformers import PreTrainedModel
+
+
+@torch.no_grad()
+def generate(
+    model: PreTrainedModel, prompts: Sequence[list[int]], max_new_tokens: int, terminators: Collection[int]
+) -> list[list[int]]:
+    """Greedy answers to `prompts` (token ids), without the terminator that ended them."""
+    answers = []
+    for prompt in prompts:
+        input_ids = torch.tensor([prompt], device=model.device)
+        output = model.generate(
+            input_ids=input_ids,
+            attention_mask=torch.ones_like(input_ids),
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            eos_token_id=list(terminators),
+            pad_token_id=next(iter(terminators)),
+        )[0, len(prompt) :].tolist()
+        end = next((place for place, token in enumerate(output) if token in terminators), len(output))
+        answers.append(output[:end])
+    return answers
+
+
+@torch.no_grad()
+def label_log_probabilities(
+    model: PreTrainedModel, prompts: Sequence[list[int]], labels: Sequence[list[int]]
+) -> torch.Tensor:
+    """Log-probability of each label's tokens after each prompt: [prompts, labels], float64, on the CPU."""
+    scores = torch.zeros(len(prompts), len(labels), dtype=torch.float64)
+    for row, prompt in enumerate(prompts):
+        for column, label in enumerate(labels):
+            logits = model(torch.tensor([prompt + label], device=model.device), use_cache=False).logits[0]
+            chosen = logits[len(prompt) - 1 : -1].log_softmax(-1, dtype=torch.float32)
+            scores[row, column] = chosen.gather(1, torch.tensor(label, device=model.device)[:, None]).double().sum()
+    return scores

@@ -1,0 +1,131 @@
+"""Asking a model about rows, reading its labels, and checking that a reloaded model is the one that was trained."""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from reprolora.engine import answers, plain
+from reprolora.engine.ragged import why_not
+from reprolora.errors import ArmFailed
+from reprolora.labels import extract_label
+from reprolora.metrics import classification_metrics
+from reprolora.prompts import PromptEncoder
+
+# How many validation rows the reload gate compares, and how far their log-probabilities may differ: rounding only.
+PROBE_ROWS = 64
+TOLERANCE = {"fp32": 1e-3, "fp16": 5e-2, "bf16": 2e-1}
+
+
+class Asker:
+    """A model together with the prompt and the labels that it is asked for.
+
+    Args:
+        model: base or adapted model.
+        encoder: makes the prompts, the same as in training.
+        labels: the answers to choose from.
+        batch_tokens: tokens to run at once; None for what the memory holds.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, encoder: PromptEncoder, labels: Sequence[str], batch_tokens: int | None = None
+    ):
+        self.model, self.encoder, self.labels = model, encoder, list(labels)
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.fallback = why_not(base)
+        self._engine: ModuleType = plain if self.fallback else answers
+        self._options = {} if self.fallback else {"batch_tokens": batch_tokens}
+        ends = model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        self._terminators = {encoder.terminator, encoder.tokenizer.eos_token_id, *ends} - {None}
+        self._label_ids = _prefix_free([encoder.answer_ids(label) for label in labels], encoder.terminator)
+
+    def generate(self, texts: Sequence[str], max_new_tokens: int) -> list[str]:
+        """Greedy answers, at most `max_new_tokens` tokens each, as text."""
+        prompts = [self.encoder.encode_prompt(text) for text in texts]
+        ids = self._engine.generate(self.model, prompts, max_new_tokens, self._terminators, **self._options)
+        return [self.encoder.tokenizer.decode(answer, skip_special_tokens=True) for answer in ids]
+
+    def log_probabilities(self, texts: Sequence[str]) -> torch.Tensor:
+        """Log-probability of each label as the answer: [texts, labels], not normalized over the labels."""
+        prompts = [self.encoder.encode_prompt(text) for text in texts]
+        return self._engine.label_log_probabilities(self.model, prompts, self._label_ids, **self._options)
+
+    def predict(self, rows: Sequence[Mapping[str, Any]], modes: Sequence[str], max_new_tokens: int) -> list[dict]:
+        """Predictions for rows {"id", "text", "label"}, one for each mode and row, in the form of predictions.jsonl."""
+        texts = [row["text"] for row in rows]
+        predictions = []
+        for mode in modes:
+            if mode == "generate":
+                for row, raw in zip(rows, self.generate(texts, max_new_tokens), strict=True):
+                    predictions.append(_prediction(row, mode, extract_label(raw, self.labels), raw=raw))
+            else:
+                for row, scores in zip(rows, self.log_probabilities(texts).softmax(1).tolist(), strict=True):
+                    best = self.labels[max(range(len(scores)), key=scores.__getitem__)]
+                    rounded = {label: round(score, 6) for label, score in zip(self.labels, scores, strict=True)}
+                    predictions.append(_prediction(row, mode, best, probabilities=rounded))
+        return predictions
+
+    def probe(self, rows: Sequence[Mapping[str, Any]]) -> list[dict]:
+        """What the model makes of the first rows: a generated answer and every label's log-probability."""
+        rows = rows[:PROBE_ROWS]
+        texts = [row["text"] for row in rows]
+        longest = max(len(ids) for ids in self._label_ids) + 1
+        raw, scores = self.generate(texts, longest), self.log_probabilities(texts).tolist()
+        return [
+            {"id": row["id"], "raw": answer, "log_probabilities": dict(zip(self.labels, values, strict=True))}
+            for row, answer, values in zip(rows, raw, scores, strict=True)
+        ]
+
+
+def evaluate(asker: Asker, rows: Sequence[Mapping], evaluation: Mapping[str, Any], arm: Mapping[str, Any]):
+    """Answer `rows` as the `evaluation` section says: (predictions.jsonl's rows, metrics.json's content)."""
+    predictions = asker.predict(rows, evaluation["modes"], evaluation["max_new_tokens"])
+    return predictions, score(predictions, asker.labels, arm)
+
+
+def _prediction(row, mode, prediction, raw=None, probabilities=None) -> dict:
+    known = {"id": row["id"], "mode": mode, "text": row["text"], "label": row["label"]}
+    return known | {"prediction": prediction, "raw": raw, "probabilities": probabilities}
+
+
+def _prefix_free(labels: list[list[int]], terminator: int) -> list[list[int]]:
+    """Labels' tokens such that none begins another: ended by the terminator where that is needed."""
+    begins = any(a is not b and b[: len(a)] == a for a in labels for b in labels)
+    return [[*ids, terminator] for ids in labels] if begins else labels
+
+
+def check_reloaded(before: Sequence[Mapping], after: Sequence[Mapping], precision: str) -> float:
+    """Compare the probes of the model in memory and of the reloaded one; returns the largest difference.
+
+    Raises:
+        ArmFailed: an answer differs, or a log-probability by more than rounding explains.
+    """
+    if [row["id"] for row in before] != [row["id"] for row in after]:
+        raise ArmFailed("the reload check has other rows than the training had; train again")
+    largest, changed = 0.0, []
+    for old, new in zip(before, after, strict=True):
+        gaps = [abs(old["log_probabilities"][label] - value) for label, value in new["log_probabilities"].items()]
+        largest = max(largest, *gaps)
+        if old["raw"] != new["raw"]:
+            changed.append(f"{old['id']}: {old['raw']!r} became {new['raw']!r}")
+    if changed or not largest <= TOLERANCE[precision]:
+        raise ArmFailed(
+            f"the reloaded adapter is not the trained one: {len(changed)} of {len(before)} answers differ"
+            f"{' (' + changed[0] + ')' if changed else ''}, log-probabilities by up to {largest:.2g}"
+        )
+    return largest
+
+
+def score(predictions: Sequence[Mapping], labels: Sequence[str], arm: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of metrics.json: every figure of every mode."""
+    modes = {}
+    for mode in dict.fromkeys(row["mode"] for row in predictions):
+        rows = [row for row in predictions if row["mode"] == mode]
+        probabilities = [row["probabilities"] for row in rows] if rows[0]["probabilities"] else None
+        modes[mode] = classification_metrics(
+            [row["label"] for row in rows], [row["prediction"] for row in rows], labels, probabilities
+        )
+    return {"arm": dict(arm), "split": "test", "modes": modes}

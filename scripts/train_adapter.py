@@ -1,0 +1,159 @@
+"""Train one adapter: from a base model and encoded rows to the adapter with the best validation loss.
+
+Reads the base model, the training and validation rows. Writes the adapter with its tokenizer, the log of the training,
+what was really trained (training.json), what it took (resources_train.json), and what the trained model answers on some
+validation rows (reload_probe.jsonl), with which evaluate_adapter compares the reloaded one.
+"""
+
+import argparse
+import json
+import logging
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+import transformers
+
+from reprolora import models
+from reprolora.engine.ragged import why_not
+from reprolora.engine.trainer import AdapterTrainer
+from reprolora.errors import run_script
+from reprolora.evaluation import Asker
+from reprolora.failures import recorded_failure
+from reprolora.files import read_jsonl, write_json, write_jsonl
+from reprolora.measure import Meter
+from reprolora.precision import choose_precision
+from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
+from reprolora.training import Checkpoints, TrainingLog, trainer_arguments
+
+log = logging.getLogger(__name__)
+
+PACKAGES = ("torch", "transformers", "peft", "trl", "accelerate", "bitsandbytes", "datasets", "tokenizers")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the base model's manifest.json")
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--validation", required=True)
+    parser.add_argument("--settings", required=True, help="JSON: arm, labels, prompt, training, method")
+    parser.add_argument("--adapter-config", required=True, help="adapter_config.json; its folder gets the adapter")
+    parser.add_argument("--training-log", required=True)
+    parser.add_argument("--training", required=True)
+    parser.add_argument("--resources", required=True)
+    parser.add_argument("--reload-probe", required=True)
+    parser.add_argument("--checkpoints", required=True, help="folder to resume from after an interruption")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    settings = json.loads(args.settings)
+    with recorded_failure(Path(args.training).parent, settings["arm"], "train_adapter", args.settings):
+        train(args, settings)
+
+
+def train(args: argparse.Namespace, settings: dict) -> None:
+    torch.set_num_threads(args.threads)
+    transformers.logging.set_verbosity_error()
+    training, method, seed = settings["training"], settings["method"], settings["arm"]["seed"]
+    device = models.pick_device()
+    precision = choose_precision(training["precision"], device)
+    train_rows, validation_rows = list(read_jsonl(args.train)), list(read_jsonl(args.validation))
+    checkpoints = Checkpoints(args.checkpoints, args.settings, [args.model, args.train, args.validation])
+
+    meter = Meter(device, args.threads)
+    with meter.phase("load"):
+        folder = models.model_folder(args.model)
+        tokenizer = models.load_tokenizer(folder)
+        encoder = PromptEncoder(tokenizer, settings["prompt"])
+        encoded = encode_rows(encoder, train_rows, training["max_length"], args.train)
+        encoded_validation = encode_rows(encoder, validation_rows, training["max_length"], args.validation)
+        base = models.load_base(folder, precision["chosen"], device, method["quantization"])
+        model = models.add_adapter(base, method["peft"], seed)
+        initial = models.adapter_sha256(model)
+    actual = models.describe(model)
+    models.check_as_asked(actual, precision["chosen"], method["quantization"])
+    fallback = why_not(base)
+    ragged = training["engine"] == "shared-prefix" and not fallback
+    if fallback and not ragged:
+        log.info("ordinary batches: %s", fallback)
+
+    with meter.phase("train"):
+        training_log = TrainingLog(device, training["batch_size"])
+        trainer = AdapterTrainer(
+            model,
+            trainer_arguments(training, seed, precision["chosen"], len(encoded), device, args.checkpoints),
+            encoded,
+            encoded_validation,
+            tokenizer,
+            ragged,
+            callbacks=[training_log],
+        )
+        trainer.train(resume_from_checkpoint=checkpoints.latest())
+    state = trainer.state
+
+    probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)
+    save_adapter(model, tokenizer, Path(args.adapter_config).parent)
+    write_jsonl(args.training_log, training_log.records)
+    write_jsonl(args.reload_probe, probe)
+    write_json(
+        args.training,
+        {
+            "arm": settings["arm"],
+            "settings": settings,
+            "precision": precision,
+            "actual": actual,
+            "engine": {
+                "asked": training["engine"],
+                "used": "shared-prefix" if ragged else "plain",
+                "reason": fallback,
+                "fused_layers": trainer.fused_layers,
+            },
+            "steps": state.global_step,
+            "best_step": state.best_global_step,
+            "best_validation_loss": state.best_metric,
+            "train_rows": len(encoded),
+            "validation_rows": len(encoded_validation),
+            "supervised_tokens": count_supervised(encoded),
+            "initial_adapter_sha256": initial,
+            "adapter_sha256": models.adapter_sha256(model),
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        },
+    )
+    speeds = [record["examples_per_second"] for record in training_log.records if record.get("examples_per_second")]
+    write_json(
+        args.resources,
+        {
+            **meter.record,
+            "model_bytes": actual["base_bytes"],
+            "adapter_bytes": (Path(args.adapter_config).parent / "adapter_model.safetensors").stat().st_size,
+            "examples": state.global_step * training["batch_size"],
+            "tokens": sum(len(row.ids) for row in encoded),
+            "examples_per_second": median(speeds),
+            "seconds_per_step": training["batch_size"] / median(speeds),
+        },
+    )
+    checkpoints.remove()
+
+
+def save_adapter(model, tokenizer, folder: Path) -> None:
+    """Save adapter and tokenizer; the configuration, which stands for the folder, last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == "adapter_config.json"):
+            path.replace(folder / path.name)
+
+
+def count_supervised(rows: list[EncodedRow]) -> int:
+    return sum(len(row.ids) - row.prompt_length for row in rows)
+
+
+if __name__ == "__main__":
+    run_script(main)
