@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,10 @@ def verdict(method: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, A
     if baseline == "majority":
         return {"can_run": True, "why": "counts labels; needs no package"}
     if baseline == "tfidf-logistic-regression":
-        return classical_verdict()
+        version = installed_version("scikit-learn")
+        if version is None:
+            return {"can_run": False, "why": f"it needs scikit-learn, which is not installed; install {LOCK}"}
+        return {"can_run": True, "why": f"with scikit-learn {version}"}
     problems = [device["problem"]]
     if baseline is None and not device["problem"]:
         problems.append(adapter_problem(method["peft"]))
@@ -265,15 +268,6 @@ def verdict(method: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, A
     if method.get("quantization"):
         return {"can_run": True, "why": f"a tensor went to 4 bits and back on the {device['type']} device"}
     return {"can_run": True, "why": f"on {device['names'][0]}"}
-
-
-def classical_verdict() -> dict[str, Any]:
-    """Scikit-learn is in the lock and in envs/analysis.yaml, not in the training environments, where we may be."""
-    if util.find_spec("sklearn"):
-        return {"can_run": True, "why": f"with scikit-learn {installed_version('scikit-learn')}"}
-    if installed_version("snakemake") is None:
-        return {"can_run": True, "why": "runs in its own environment, envs/analysis.yaml"}
-    return {"can_run": False, "why": f"it needs scikit-learn, which is not installed; install {LOCK}"}
 
 
 def one_line(error: object, limit: int = 300) -> str:

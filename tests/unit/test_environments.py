@@ -74,6 +74,13 @@ def file_of(module: str) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
+@functools.cache
+def own_modules() -> set[str]:
+    """The names of our own modules and folders of them, which no package brings."""
+    paths = {path for folder in (SCRIPTS, ROOT / "tests") for path in folder.rglob("*.py")}
+    return {path.stem for path in paths} | {path.parent.name for path in paths}
+
+
 def imports_of(*paths: Path) -> frozenset[str]:
     """The foreign top-level modules that the files import, themselves or through the library."""
     seen: set[Path] = set()
@@ -88,7 +95,7 @@ def imports_of(*paths: Path) -> frozenset[str]:
             parents = [module.rsplit(".", drop)[0] for drop in range(module.count(".") + 1)]
             waiting += filter(None, map(file_of, parents))
             foreign.add(module.split(".")[0])
-    return frozenset(foreign - sys.stdlib_module_names - {"reprolora"})
+    return frozenset(foreign - sys.stdlib_module_names - own_modules())
 
 
 @functools.cache
@@ -102,6 +109,7 @@ def distributions() -> dict[str, set[str]]:
 def packages_for(*paths: Path) -> set[str]:
     """The packages that the files' imports come from."""
     modules = imports_of(*paths)
+    modules -= {"pip"}  # comes with Python in every environment
     unknown = modules - distributions().keys()
     assert not unknown, f"imported, but of no installed package: {unknown}"
     return set().union(*(distributions()[module] for module in modules))
@@ -188,23 +196,26 @@ def test_an_environment_holds_what_its_scripts_import(name):
         assert not missing, f"{script.name} imports {missing}, which envs/{name}.yaml does not have"
 
 
+def loaded() -> set[str]:
+    """The packages that are in use without an import of ours, each for the reason that the lists give."""
+    lists = (ROOT / "requirements.lock", ROOT / "requirements-test.lock")
+    return {canonicalize_name(name) for path in lists for name in LOADED.findall(path.read_text())}
+
+
 @pytest.mark.parametrize("name", [path.stem for path in ENVIRONMENTS])
 def test_an_environment_asks_for_nothing_that_is_not_used(name):
-    path = ROOT / "envs" / f"{name}.yaml"
-    used = packages_for(*scripts_of(name)) | {canonicalize_name(n) for n in LOADED.findall(path.read_text())}
-    idle = {package for package in asked_for(path) - used if package in lock()}
-    assert not idle
+    used = packages_for(*scripts_of(name)) | loaded()
+    assert not {package for package in asked_for(ROOT / "envs" / f"{name}.yaml") - used if package in lock()}
 
 
 def test_the_lock_asks_for_what_is_used_and_no_more():
-    code = [*SCRIPTS.rglob("*.py"), ROOT / "envs" / "pin.py"]
-    used = packages_for(*code) | {
-        canonicalize_name(n) for n in LOADED.findall((ROOT / "requirements.lock").read_text())
-    }
-    assert packages_for(*code) <= lock().keys()
-    assert asked_for(ROOT / "requirements.lock") <= used
-    tests = packages_for(*(p for p in (ROOT / "tests").rglob("*.py") if "stand_in" not in str(p)))
-    assert tests - {canonicalize_name("pytest")} <= lock().keys() | pin.pins(ROOT / "requirements-test.lock").keys()
+    used = packages_for(*SCRIPTS.rglob("*.py"))
+    assert used <= lock().keys()
+    assert asked_for(ROOT / "requirements.lock") <= used | loaded()
+    used = packages_for(ROOT / "envs" / "pin.py", *(ROOT / "tests").rglob("*.py"))
+    both = pin.pins(ROOT / "requirements-test.lock") | lock()
+    assert used <= both.keys()
+    assert asked_for(ROOT / "requirements-test.lock") <= used | loaded()
 
 
 def test_every_rule_with_a_script_has_an_environment():
