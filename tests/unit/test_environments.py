@@ -77,7 +77,7 @@ def file_of(module: str) -> Path | None:
 @functools.cache
 def own_modules() -> set[str]:
     """The names of our own modules and folders of them, which no package brings."""
-    paths = {path for folder in (SCRIPTS, ROOT / "tests") for path in folder.rglob("*.py")}
+    paths = {*SCRIPTS.glob("*.py"), SCRIPTS / "reprolora", *(ROOT / "tests").rglob("*.py")}
     return {path.stem for path in paths} | {path.parent.name for path in paths}
 
 
