@@ -22,7 +22,7 @@ from reprolora.errors import UserError, run_script
 from reprolora.files import naming
 from reprolora.gguf_models import convert_gguf
 from reprolora.hubs import HUBS, open_hub
-from reprolora.model_files import check_model, choose_files, publish, write_manifest
+from reprolora.model_files import check_model, check_small_files, choose_files, publish, write_manifest
 from reprolora.sources import Source, check_sha256, fetch_archive, find_file, parse_source
 
 
@@ -91,7 +91,12 @@ def get_model(source: Source, where: str, local: Path, work: Path, made: Path) -
     files = hub.files()
     download = work / "download"
     chosen = choose_files(files, lambda name: hub.download(files[name], download).read_bytes(), where)
+    weights = [name for name in chosen if name.endswith(".safetensors")]
     for name in chosen:
+        if name not in weights:
+            hub.download(files[name], download)
+    check_small_files(download, where)  # before the weights, which can take hours
+    for name in weights:
         hub.download(files[name], download)
     for name in chosen:
         (download / name).replace(made / name)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reprolora.errors import UserError
+from reprolora.model_files import check_tokenizer
 
 PRE_TOKENIZER_KEY = "tokenizer.ggml.pre"
 PLAIN_GPT2 = ("gpt-2", "gpt2")
@@ -40,6 +41,7 @@ def convert_gguf(gguf: Path, folder: Path, where: str) -> dict[str, Any]:
         )
     except (ValueError, KeyError, OSError) as error:
         raise UserError(f"{where}: Transformers cannot read this GGUF file ({error}); use another model") from error
+    check_tokenizer(tokenizer, where)
     _mend_pre_tokenizer(tokenizer, metadata.get(PRE_TOKENIZER_KEY), where)
     tokenizer.model_max_length = model.config.max_position_embeddings
     _drop_quantization_mark(model)

@@ -15,18 +15,21 @@ WEIGHTS_INDEX = "model.safetensors.index.json"
 # What Transformers reads beside the weights. No code (*.py), and no second copy of the weights (*.bin, *.gguf,
 # consolidated.safetensors, subfolders).
 CONFIGURATION = ("config.json", "generation_config.json")
-TOKENIZER = (
+VOCABULARIES = (
     "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
     "tokenizer.model",
     "spiece.model",
     "sentencepiece.bpe.model",
     "vocab.json",
     "vocab.txt",
-    "merges.txt",
     "*.tiktoken",
+)
+TOKENIZER = (
+    *VOCABULARIES,
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
 )
@@ -47,7 +50,7 @@ def choose_files(names: Iterable[str], read_index: Callable[[str], bytes], where
     if WEIGHTS_INDEX in names:
         try:
             shards = sorted(set(json.loads(read_index(WEIGHTS_INDEX))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{where}: {WEIGHTS_INDEX} is not a shard index ({error!r}); fetch the model again"
             ) from error
@@ -68,6 +71,18 @@ def choose_files(names: Iterable[str], read_index: Callable[[str], bytes], where
 def check_model(folder: Path, where: str) -> None:
     """Raise UserError unless the folder holds a model with tokenizer and chat template, and weights that are whole."""
     from safetensors import SafetensorError, safe_open
+
+    check_small_files(folder, where)
+    for weights in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(weights, "np"):  # reads the header and compares the file's size with it
+                pass
+        except SafetensorError as error:
+            raise UserError(f"{where}: {weights.name} is damaged or cut short ({error}); get it again") from error
+
+
+def check_small_files(folder: Path, where: str) -> None:
+    """Raise UserError unless Transformers can read the folder's configuration and tokenizer; the weights may lack."""
     from transformers import AutoConfig, AutoTokenizer
 
     if not (folder / "config.json").is_file():
@@ -76,15 +91,7 @@ def check_model(folder: Path, where: str) -> None:
         AutoConfig.from_pretrained(folder, local_files_only=True)
     except (ValueError, KeyError, OSError) as error:
         raise UserError(f"{where}: Transformers cannot read config.json ({_first_line(error)}); check it") from error
-    for weights in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(weights, "np"):  # reads the header and compares the file's size with it
-                pass
-        except SafetensorError as error:
-            raise UserError(f"{where}: {weights.name} is damaged or cut short ({error}); get it again") from error
-    if not any(
-        (folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-    ) and (not list(folder.glob("*.tiktoken"))):
+    if not any(fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in VOCABULARIES):
         raise UserError(
             f"{where}: no tokenizer (tokenizer.json or the like); put the tokenizer's files beside the weights"
         )
@@ -92,6 +99,11 @@ def check_model(folder: Path, where: str) -> None:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # the tokenizers library raises bare Exceptions
         raise UserError(f"{where}: Transformers cannot read the tokenizer ({_first_line(error)}); check it") from error
+    check_tokenizer(tokenizer, where)
+
+
+def check_tokenizer(tokenizer: Any, where: str) -> None:
+    """Raise UserError if a chat cannot be written with this tokenizer, or not be ended."""
     if not tokenizer.chat_template:
         raise UserError(
             f"{where}: the tokenizer has no chat template; use an instruct model, or put a chat_template.jinja "

@@ -114,7 +114,7 @@ def _given(parts: Mapping[str, list[Row]], labels: Sequence[str], settings: Mapp
 
 def _cut(rows: list[Row], labels: Sequence[str], size: float, seed: int) -> tuple[list[Row], list[Row]]:
     """About `size` rows with the labels in proportion, and the others; groups of duplicates stay whole."""
-    wanted = _shares(_count(rows, labels), round(size))
+    wanted = {label: max(share, 1) for label, share in _shares(_count(rows, labels), round(size)).items()}
     strata: dict[str, list[list[Row]]] = defaultdict(list)
     groups = _groups(rows)
     for key in sorted(groups, key=lambda key: _rank(key, seed)):
