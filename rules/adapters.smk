@@ -1,7 +1,6 @@
 rule train_adapter:
     input:
         script=script_file("train_adapter"),
-        modules=module_files("train_adapter"),
         model="results/models/{model}/manifest.json",
         train=split_file("train.jsonl"),
         validation=split_file("validation.jsonl"),
@@ -30,6 +29,7 @@ rule train_adapter:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
+        library=library_of("train_adapter"),
         settings=arm_settings("train_adapter"),
         # Not an output, since Snakemake deletes outputs before a job starts, and a killed job resumes from here.
         checkpoints="results/checkpoints/{experiment}/{model}/{method}/seed{seed}",
@@ -45,7 +45,6 @@ rule train_adapter:
 rule evaluate_adapter:
     input:
         script=script_file("evaluate_adapter"),
-        modules=module_files("evaluate_adapter"),
         model="results/models/{model}/manifest.json",
         adapter_config=rules.train_adapter.output.adapter_config,
         adapter=rules.train_adapter.output.adapter,
@@ -70,6 +69,7 @@ rule evaluate_adapter:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
+        library=library_of("evaluate_adapter"),
         settings=arm_settings("evaluate_adapter"),
     message:
         "Reloading {wildcards.method} on {wildcards.model} for the answers of {wildcards.experiment} (seed {wildcards.seed})"

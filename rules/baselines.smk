@@ -1,7 +1,6 @@
 rule evaluate_zero_shot:
     input:
         script=script_file("evaluate_zero_shot"),
-        modules=module_files("evaluate_zero_shot"),
         model="results/models/{model}/manifest.json",
         test=split_file("test.jsonl"),
     output:
@@ -21,6 +20,7 @@ rule evaluate_zero_shot:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
+        library=library_of("evaluate_zero_shot"),
         settings=arm_settings("evaluate_zero_shot"),
     message:
         "Asking {wildcards.model} as it is for the answers of {wildcards.experiment}"
@@ -33,7 +33,6 @@ rule evaluate_zero_shot:
 rule evaluate_classical:
     input:
         script=script_file("evaluate_classical"),
-        modules=module_files("evaluate_classical"),
         train=split_file("train.jsonl"),
         test=split_file("test.jsonl"),
     output:
@@ -50,6 +49,7 @@ rule evaluate_classical:
     resources:
         mem_mb=2000,
     params:
+        library=library_of("evaluate_classical"),
         settings=arm_settings("evaluate_classical"),
     message:
         "Answering {wildcards.experiment} with {wildcards.method}"

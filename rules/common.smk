@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 
 # At the end of the path, so that no module of ours hides an installed one.
@@ -11,7 +12,7 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 
 from reprolora import plan
 from reprolora.configuration import CLASSICAL, ConfigurationError, load_configuration, read_yaml
-from reprolora.files import canonical_json
+from reprolora.files import canonical_json, sha256_of
 from reprolora.imports import import_closure
 from reprolora.sources import parse_source
 
@@ -82,9 +83,15 @@ def script_file(name):
     return str(PROJECT / "scripts" / f"{name}.py")
 
 
-def module_files(name):
-    """The modules of the library that a script imports, directly or not, as inputs of its rule."""
-    return [str(file) for file in import_closure(PROJECT / "scripts" / f"{name}.py")]
+def library_of(name):
+    """A digest of the library modules that a script imports, directly or not, as a parameter of its rule.
+
+    By content, so a touched module reruns nothing; and not as inputs, since twenty for each of a thousand jobs would
+    make Snakemake slow.
+    """
+    files = import_closure(PROJECT / "scripts" / f"{name}.py")
+    contents = {str(file.relative_to(PROJECT)): sha256_of(file) for file in files}
+    return sha256(canonical_json(contents).encode()).hexdigest()
 
 
 # Arms
@@ -117,17 +124,21 @@ def failures_of_arms(wildcards):
 
 
 def tables(wildcards):
-    """The experiment's tables; without an adapter there is none of training resources."""
+    """The experiment's tables."""
     folder = f"results/{wildcards.experiment}/tables"
     return [f"{folder}/{name}.csv" for name in ("metrics", "comparison", "resources")]
 
 
+def figure_rules(experiment):
+    """The rules whose figures have something to show."""
+    names = ["plot_accuracy", "plot_confusion"]
+    return [*names, "plot_training", "plot_resources"] if running_arms(experiment, "train_adapter") else names
+
+
 def figures(wildcards):
-    """The experiment's figures, of those that have something to show."""
-    names = ["accuracy", "confusion"]
-    if running_arms(wildcards.experiment, "train_adapter"):
-        names += ["training", "resources"]
-    return [f"results/{wildcards.experiment}/figures/{name}.svg" for name in names]
+    """The experiment's figures and the data behind them."""
+    outputs = [getattr(rules, rule).output for rule in figure_rules(wildcards.experiment)]
+    return [file for output in outputs for file in expand(output, experiment=wildcards.experiment)]
 
 
 # Data and models
@@ -247,13 +258,20 @@ def threads_per_job(wildcards):
 
 
 def final_outputs():
-    """What a run makes: the reports, and what they rest on, so that a file which is deleted there is made again."""
+    """What a run makes: the reports with their tables and figures; and of arms that are finished, what was deleted.
+
+    (Snakemake does not miss a deleted file that nothing asks for. Asking for all files of all arms would be slow.)
+    """
     files = []
     for experiment in EXPERIMENTS:
-        files.append(f"results/{experiment}/report.html")
+        files += expand(rules.write_report.output, experiment=experiment)
+        for rule in figure_rules(experiment):
+            files += expand(getattr(rules, rule).output, experiment=experiment)
         for arm in running_arms(experiment):
-            for stage in plan.stages(CONFIGURATION.methods[arm.method]):
-                files += expand(getattr(rules, stage).output, **asdict(arm))
+            if Path(arm.folder, "metrics.json").exists():
+                stages = plan.stages(CONFIGURATION.methods[arm.method])
+                made = [file for stage in stages for file in expand(getattr(rules, stage).output, **asdict(arm))]
+                files += [file for file in made if not Path(file).exists()]
     return files
 
 

@@ -1,7 +1,6 @@
 rule fetch_dataset:
     input:
         script=script_file("fetch_dataset"),
-        modules=module_files("fetch_dataset"),
     output:
         "results/datasets/{dataset}/raw/{part}",
     log:
@@ -11,6 +10,7 @@ rule fetch_dataset:
     resources:
         mem_mb=1000,
     params:
+        library=library_of("fetch_dataset"),
         settings=fetch_dataset_settings,
     message:
         "Fetching the {wildcards.part} rows of {wildcards.dataset}"
@@ -21,7 +21,6 @@ rule fetch_dataset:
 rule prepare_dataset:
     input:
         script=script_file("prepare_dataset"),
-        modules=module_files("prepare_dataset"),
         raw=raw_files,
     output:
         rows="results/datasets/{dataset}/rows.jsonl",
@@ -33,6 +32,7 @@ rule prepare_dataset:
     resources:
         mem_mb=2000,
     params:
+        library=library_of("prepare_dataset"),
         settings=prepare_dataset_settings,
         raw=raw_arguments,
     message:
@@ -45,7 +45,6 @@ rule prepare_dataset:
 rule split_dataset:
     input:
         script=script_file("split_dataset"),
-        modules=module_files("split_dataset"),
         rows=rows_of_experiment,
     output:
         train="results/{experiment}/splits/seed{split_seed}/train.jsonl",
@@ -59,6 +58,7 @@ rule split_dataset:
     resources:
         mem_mb=2000,
     params:
+        library=library_of("split_dataset"),
         settings=split_dataset_settings,
     message:
         "Splitting the rows of {wildcards.experiment}"

@@ -1,7 +1,6 @@
 rule doctor:
     input:
         script=script_file("doctor"),
-        modules=module_files("doctor"),
     output:
         "results/environment.json",
     log:
@@ -12,6 +11,7 @@ rule doctor:
         gpu=GPUS_PER_JOB,
         mem_mb=2000,
     params:
+        library=library_of("doctor"),
         settings=doctor_settings,
     message:
         "Looking at this machine and environment"

@@ -1,7 +1,6 @@
 rule plot_accuracy:
     input:
         script=script_file("plot_accuracy"),
-        modules=module_files("plot_accuracy"),
         metrics="results/{experiment}/tables/metrics.csv",
     output:
         png="results/{experiment}/figures/accuracy.png",
@@ -18,6 +17,8 @@ rule plot_accuracy:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("plot_accuracy"),
     message:
         "Drawing accuracy and F1 of {wildcards.experiment}"
     shell:
@@ -28,7 +29,6 @@ rule plot_accuracy:
 rule plot_confusion:
     input:
         script=script_file("plot_confusion"),
-        modules=module_files("plot_confusion"),
         metrics=files_of_arms("metrics.json"),
     output:
         png="results/{experiment}/figures/confusion.png",
@@ -45,6 +45,8 @@ rule plot_confusion:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("plot_confusion"),
     message:
         "Drawing the confusion matrices of {wildcards.experiment}"
     shell:
@@ -55,7 +57,6 @@ rule plot_confusion:
 rule plot_training:
     input:
         script=script_file("plot_training"),
-        modules=module_files("plot_training"),
         training=files_of_arms("training.json", "train_adapter"),
         training_log=files_of_arms("training_log.jsonl", "train_adapter"),
     output:
@@ -73,6 +74,8 @@ rule plot_training:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("plot_training"),
     message:
         "Drawing the loss curves of {wildcards.experiment}"
     shell:
@@ -83,7 +86,6 @@ rule plot_training:
 rule plot_resources:
     input:
         script=script_file("plot_resources"),
-        modules=module_files("plot_resources"),
         resources="results/{experiment}/tables/resources.csv",
     output:
         png="results/{experiment}/figures/resources.png",
@@ -100,6 +102,8 @@ rule plot_resources:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("plot_resources"),
     message:
         "Drawing memory and time of {wildcards.experiment}"
     shell:

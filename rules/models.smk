@@ -1,7 +1,6 @@
 rule fetch_model:
     input:
         script=script_file("fetch_model"),
-        modules=module_files("fetch_model"),
         own=own_model_files,
     output:
         manifest="results/models/{model}/manifest.json",
@@ -12,6 +11,7 @@ rule fetch_model:
     resources:
         mem_mb=4000,
     params:
+        library=library_of("fetch_model"),
         settings=fetch_model_settings,
         local=own_model_arguments,
     message:
@@ -24,7 +24,6 @@ rule fetch_model:
 rule inspect_prompts:
     input:
         script=script_file("inspect_prompts"),
-        modules=module_files("inspect_prompts"),
         model="results/models/{model}/manifest.json",
         train=split_file("train.jsonl"),
         validation=split_file("validation.jsonl"),
@@ -38,6 +37,7 @@ rule inspect_prompts:
     resources:
         mem_mb=2000,
     params:
+        library=library_of("inspect_prompts"),
         settings=inspect_prompts_settings,
     message:
         "Counting the tokens of the prompts of {wildcards.experiment} for {wildcards.model}"

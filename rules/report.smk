@@ -1,7 +1,6 @@
 rule write_report:
     input:
         script=script_file("write_report"),
-        modules=module_files("write_report"),
         tables=tables,
         figures=figures,
         prompts=prompts_of_models,
@@ -24,6 +23,7 @@ rule write_report:
     resources:
         mem_mb=1000,
     params:
+        library=library_of("write_report"),
         settings=write_report_settings,
     message:
         "Writing the report of {wildcards.experiment}"

@@ -1,7 +1,6 @@
 rule summarize_metrics:
     input:
         script=script_file("summarize_metrics"),
-        modules=module_files("summarize_metrics"),
         metrics=files_of_arms("metrics.json"),
         failures=failures_of_arms,
     output:
@@ -12,6 +11,8 @@ rule summarize_metrics:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("summarize_metrics"),
     message:
         "Collecting the metrics of {wildcards.experiment}"
     shell:
@@ -22,7 +23,6 @@ rule summarize_metrics:
 rule compare_methods:
     input:
         script=script_file("compare_methods"),
-        modules=module_files("compare_methods"),
         predictions=files_of_arms("predictions.jsonl"),
     output:
         "results/{experiment}/tables/comparison.csv",
@@ -32,6 +32,8 @@ rule compare_methods:
         "../envs/analysis.yaml"
     resources:
         mem_mb=1000,
+    params:
+        library=library_of("compare_methods"),
     message:
         "Comparing the methods of {wildcards.experiment}"
     shell:
@@ -41,7 +43,6 @@ rule compare_methods:
 rule summarize_resources:
     input:
         script=script_file("summarize_resources"),
-        modules=module_files("summarize_resources"),
         training=files_of_arms("training.json", "train_adapter"),
         resources_train=files_of_arms("resources_train.json", "train_adapter"),
         resources_evaluate=files_of_arms("resources_evaluate.json"),
@@ -54,6 +55,7 @@ rule summarize_resources:
     resources:
         mem_mb=1000,
     params:
+        library=library_of("summarize_resources"),
         price_per_hour=CONFIGURATION.machine.price_per_hour,
     message:
         "Collecting time, memory and cost of {wildcards.experiment}"
