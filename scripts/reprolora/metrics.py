@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from statsmodels.stats.proportion import proportion_confint
 
-INVALID = "INVALID"
+from reprolora.labels import INVALID
+
 CONFIDENCE_LEVEL = 0.95
 RESAMPLES = 2000
 CALIBRATION_BINS = 10

@@ -6,15 +6,16 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
+
+from reprolora.labels import INVALID
 from reprolora.metrics import (
-    INVALID,
     calibration,
     classification_metrics,
     macro_f1_interval,
     macro_f1_of_counts,
     rounded,
 )
-from sklearn.metrics import f1_score
 
 NAMES = ["negative", "neutral", "positive"]
 # Five positive (4 right, 1 INVALID), three negative (2 right, 1 called positive), two neutral (0 right).

@@ -1,0 +1,140 @@
+"""Which arm a file belongs to, and what an arm is called where people read it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reprolora.errors import UserError
+from reprolora.files import read_json, read_jsonl
+from reprolora.labels import INVALID
+
+# The model's name in arms that have no language model.
+CLASSICAL = "classical"
+KEY = ["model", "method", "seed"]
+
+# How the words of a method's name are written; a word that is not here stays as the configuration has it.
+SPELLING = {
+    "lora": "LoRA",
+    "qlora": "QLoRA",
+    "rslora": "rsLoRA",
+    "dora": "DoRA",
+    "qdora": "QDoRA",
+    "adalora": "AdaLoRA",
+    "pissa": "PiSSA",
+    "ia3": "IA3",
+    "nf4": "NF4",
+    "fp4": "FP4",
+    "tfidf": "TF-IDF",
+    "majority": "majority class",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The answers of one arm in one mode, as positions in `label_names` (INVALID comes after the last)."""
+
+    model: str
+    method: str
+    seed: int
+    mode: str
+    label_names: tuple[str, ...]
+    ids: tuple[str, ...]
+    labels: np.ndarray
+    predictions: np.ndarray
+
+
+def read_runs(metrics_file: str | Path, predictions_file: str | Path) -> list[Run]:
+    """The runs of one arm, one for each mode in which it was evaluated."""
+    metrics = read_json(metrics_file)
+    rows_of_mode: dict[str, list[dict]] = {mode: [] for mode in metrics["modes"]}
+    for row in read_jsonl(predictions_file):
+        if row["mode"] not in rows_of_mode:
+            raise UserError(
+                f"{predictions_file}: row {row['id']!r} has mode {row['mode']!r}, which {metrics_file} has not; "
+                "remove both files and run again"
+            )
+        rows_of_mode[row["mode"]].append(row)
+    runs = []
+    for mode, rows in rows_of_mode.items():
+        scores = metrics["modes"][mode]
+        position = {name: k for k, name in enumerate([*scores["confusion"]["labels"], INVALID])}
+        labels = np.array([position[row["label"]] for row in rows])
+        predictions = np.array([position[row["prediction"]] for row in rows])
+        if len(rows) != scores["n"] or round(float((labels == predictions).mean()), 6) != scores["accuracy"]:
+            raise UserError(
+                f"{predictions_file}: the answers in mode {mode} do not give the accuracy in {metrics_file}; "
+                "remove both files and run again"
+            )
+        runs.append(
+            Run(
+                *(metrics["arm"][key] for key in KEY),
+                mode,
+                tuple(scores["confusion"]["labels"]),
+                tuple(row["id"] for row in rows),
+                labels,
+                predictions,
+            )
+        )
+    return runs
+
+
+def check_same_rows(runs: Sequence[Run], files: Sequence[str | Path]) -> None:
+    """Refuse runs that did not answer the same rows in the same order; `files` names where each came from."""
+    first = runs[0]
+    for run, file in zip(runs, files, strict=True):
+        if run.label_names != first.label_names:
+            raise UserError(f"{file}: its labels are {run.label_names}, those of {files[0]} {first.label_names}")
+        if len(run.ids) != len(first.ids):
+            raise UserError(
+                f"{file}: {len(run.ids)} rows, but {files[0]} has {len(first.ids)}; arms are compared on the same "
+                "rows, so remove the older of the two and run again"
+            )
+        for ours, theirs, label, other in zip(run.ids, first.ids, run.labels, first.labels, strict=True):
+            if ours != theirs or label != other:
+                what = f"row {ours!r} where {files[0]} has {theirs!r}" if ours != theirs else f"row {ours!r}: its label"
+                raise UserError(
+                    f"{file}: {what} differs from {files[0]}; arms are compared on the same rows, so remove the "
+                    "older of the two and run again"
+                )
+
+
+def method_name(method: str) -> str:
+    """A method's name as a paper writes it."""
+    return SPELLING.get(method) or "-".join(SPELLING.get(word, word) for word in method.split("-"))
+
+
+def arm_names(arms: pd.DataFrame, *, drop: Iterable[str] = ()) -> list[str]:
+    """Short names that tell the arms of a table apart: model, seed and mode are said only where they differ.
+
+    The table has the columns model, method and seed, and may have mode; `drop` names columns to leave unsaid.
+    """
+    models = set(arms["model"]) - {CLASSICAL}
+    seeds = arms.groupby(["model", "method"])["seed"].nunique()
+    modes = arms.groupby(KEY, dropna=False)["mode"].nunique() if "mode" in arms else None
+    names = []
+    for arm in arms.to_dict("records"):
+        name = method_name(arm["method"])
+        details = []
+        if len(models) > 1 and arm["model"] != CLASSICAL and "model" not in drop:
+            details.append(arm["model"])
+        if seeds[arm["model"], arm["method"]] > 1 and "seed" not in drop:
+            details.append(f"seed {arm['seed']}")
+        if modes is not None and modes[tuple(arm[key] for key in KEY)] > 1 and "mode" not in drop:
+            details.append(arm["mode"])
+        names.append(name + (f" ({', '.join(details)})" if details else ""))
+    return names
+
+
+def read_arms(files: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """The content of files that say their arm (metrics.json, training.json, failure.json), each with its `arm`."""
+    contents = []
+    for file in files:
+        content = read_json(file)
+        if not isinstance(content, dict) or "arm" not in content:
+            raise UserError(f"{file}: it does not say which arm it belongs to; remove it and run again")
+        contents.append(content)
+    return contents

@@ -1,0 +1,117 @@
+"""Collect what each arm of an experiment took: time, peak memory, sizes and cost, one row for each arm.
+
+Reads, for every arm that was evaluated, its metrics.json (which says the arm) and resources_evaluate.json, and for
+every arm that was trained, its training.json and resources_train.json; files of a kind are given in the same order.
+Writes a CSV. Loading, training and evaluating are apart: each has its own time and its own peak.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reprolora.arms import KEY, read_arms
+from reprolora.errors import UserError, run_script
+from reprolora.files import read_json, write_text
+
+MEASURES = ["seconds", "peak_bytes", "reserved_bytes"]
+SECONDS = ["train_load_seconds", "train_seconds", "evaluate_load_seconds", "evaluate_seconds"]
+COLUMNS = [
+    *KEY,
+    "device",
+    "threads",
+    "trainable_parameters",
+    "total_parameters",
+    "model_bytes",
+    "adapter_bytes",
+    *(f"train_load_{measure}" for measure in MEASURES),
+    *(f"train_{measure}" for measure in MEASURES),
+    "train_examples",
+    "train_tokens",
+    "train_examples_per_second",
+    "seconds_per_step",
+    *(f"evaluate_load_{measure}" for measure in MEASURES),
+    *(f"evaluate_{measure}" for measure in MEASURES),
+    "evaluate_examples",
+    "evaluate_examples_per_second",
+    "total_seconds",
+    "price_per_hour",
+    "cost_usd",
+]
+WHOLE = [name for name in COLUMNS if name.endswith(("bytes", "parameters", "examples", "tokens", "threads"))]
+ARM = tuple[str, str, int]
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
+    parser.add_argument("--resources-evaluate", type=Path, nargs="*", default=[], help="its resources_evaluate.json")
+    parser.add_argument("--training", type=Path, nargs="*", default=[], help="training.json of each trained arm")
+    parser.add_argument("--resources-train", type=Path, nargs="*", default=[], help="its resources_train.json")
+    parser.add_argument("--price-per-hour", type=float, required=True, help="what the machine costs an hour, in USD")
+    parser.add_argument("--output", type=Path, required=True, help="the table to write (CSV)")
+    return parser.parse_args()
+
+
+def evaluation_columns(resources: dict[str, Any]) -> dict[str, Any]:
+    """What evaluating took; a classical baseline is fitted in the same process, which is its training."""
+    return {
+        **{key: resources[key] for key in ("device", "threads")},
+        **{f"evaluate_load_{m}": resources.get(f"load_{m}") for m in MEASURES},
+        **{f"evaluate_{m}": resources.get(f"evaluate_{m}") for m in MEASURES},
+        **{f"train_{m}": resources[f"train_{m}"] for m in MEASURES if f"train_{m}" in resources},
+        "evaluate_examples": resources["examples"],
+        "evaluate_examples_per_second": resources["examples_per_second"],
+    }
+
+
+def training_columns(training: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
+    """What training took, and the sizes of what was trained."""
+    return {
+        **{key: training["actual"][key] for key in ("trainable_parameters", "total_parameters")},
+        **{key: resources[key] for key in ("device", "threads", "model_bytes", "adapter_bytes", "seconds_per_step")},
+        **{f"train_load_{m}": resources.get(f"load_{m}") for m in MEASURES},
+        **{f"train_{m}": resources.get(f"train_{m}") for m in MEASURES},
+        "train_examples": resources["examples"],
+        "train_tokens": resources["tokens"],
+        "train_examples_per_second": resources["examples_per_second"],
+    }
+
+
+def resources_table(rows: dict[ARM, dict[str, Any]], price_per_hour: float) -> pd.DataFrame:
+    """The table, with the total time and its cost added."""
+    table = pd.DataFrame([dict(zip(KEY, arm, strict=True)) | row for arm, row in rows.items()], columns=COLUMNS)
+    table["total_seconds"] = table[SECONDS].astype(float).sum(axis=1)
+    table["price_per_hour"] = price_per_hour
+    table["cost_usd"] = table["total_seconds"] / 3600 * price_per_hour
+    floats = [name for name in COLUMNS if name.endswith(("seconds", "per_second", "per_step", "usd"))]
+    table[floats] = table[floats].astype(float).round(6)
+    return table.astype({name: "Int64" for name in WHOLE})
+
+
+def pairs(arms: Sequence[Path], resources: Sequence[Path], names: tuple[str, str]) -> list[tuple[ARM, dict, dict]]:
+    """The arm, the file that says it, and the resources beside it."""
+    if len(arms) != len(resources):
+        raise UserError(f"{names[0]} has {len(arms)} files and {names[1]} {len(resources)}; give one for each arm")
+    contents = read_arms(arms)
+    return [
+        (tuple(content["arm"][key] for key in KEY), content, read_json(file))
+        for content, file in zip(contents, resources, strict=True)
+    ]
+
+
+def main() -> None:
+    args = parse_args()
+    rows: dict[ARM, dict[str, Any]] = {}
+    for arm, _, resources in pairs(args.metrics, args.resources_evaluate, ("--metrics", "--resources-evaluate")):
+        rows[arm] = evaluation_columns(resources)
+    for arm, training, resources in pairs(args.training, args.resources_train, ("--training", "--resources-train")):
+        rows[arm] = rows.get(arm, {}) | training_columns(training, resources)
+    table = resources_table(rows, args.price_per_hour)
+    write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
+
+
+if __name__ == "__main__":
+    run_script(main)
