@@ -137,7 +137,7 @@ def figure_rules(experiment):
 
 def figures(wildcards):
     """The experiment's figures and the data behind them."""
-    outputs = [getattr(rules, rule).output for rule in figure_rules(wildcards.experiment)]
+    outputs = [getattr(rules, name).output for name in figure_rules(wildcards.experiment)]
     return [file for output in outputs for file in expand(output, experiment=wildcards.experiment)]
 
 
@@ -265,8 +265,8 @@ def final_outputs():
     files = []
     for experiment in EXPERIMENTS:
         files += expand(rules.write_report.output, experiment=experiment)
-        for rule in figure_rules(experiment):
-            files += expand(getattr(rules, rule).output, experiment=experiment)
+        for name in figure_rules(experiment):
+            files += expand(getattr(rules, name).output, experiment=experiment)
         for arm in running_arms(experiment):
             if Path(arm.folder, "metrics.json").exists():
                 stages = plan.stages(CONFIGURATION.methods[arm.method])

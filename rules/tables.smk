@@ -23,6 +23,7 @@ rule summarize_metrics:
 rule compare_methods:
     input:
         script=script_file("compare_methods"),
+        metrics=files_of_arms("metrics.json"),
         predictions=files_of_arms("predictions.jsonl"),
     output:
         "results/{experiment}/tables/comparison.csv",
@@ -37,15 +38,17 @@ rule compare_methods:
     message:
         "Comparing the methods of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --predictions {input.predictions:q} --output {output:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
+        " --output {output:q}"
 
 
 rule summarize_resources:
     input:
         script=script_file("summarize_resources"),
+        metrics=files_of_arms("metrics.json"),
+        resources_evaluate=files_of_arms("resources_evaluate.json"),
         training=files_of_arms("training.json", "train_adapter"),
         resources_train=files_of_arms("resources_train.json", "train_adapter"),
-        resources_evaluate=files_of_arms("resources_evaluate.json"),
     output:
         "results/{experiment}/tables/resources.csv",
     log:
@@ -60,6 +63,7 @@ rule summarize_resources:
     message:
         "Collecting time, memory and cost of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --training {input.training:q}"
-        " --resources-train {input.resources_train:q} --resources-evaluate {input.resources_evaluate:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q}"
+        " --resources-evaluate {input.resources_evaluate:q} --training {input.training:q}"
+        " --resources-train {input.resources_train:q}"
         " --price-per-hour {params.price_per_hour} --output {output:q}"

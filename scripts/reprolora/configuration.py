@@ -11,6 +11,7 @@ import math
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
@@ -685,10 +686,10 @@ def _names(value: Any) -> list[str]:
 
 
 def _typed(value: Any, annotation: Any) -> Any:
-    """`value` with the strings that `--config` makes of numbers, null and lists of one turned into what is declared.
+    """`value` with the strings that `--config` makes of everything turned into what is declared.
 
-    `--config` reads nested values as strings only, so `null` arrives as text; a text where a number is wanted is left
-    to the validation, which reads it. Values that do not fit are left alone, for the validation to name them.
+    `--config` reads nested values as strings only, so that `8` and `null` arrive as text. One value may stand for a
+    list of it. Values that do not fit are left alone, for the validation to name them.
     """
     options = _alternatives(annotation)
     if value == "null" and type(None) in options:
@@ -704,8 +705,12 @@ def _typed(value: Any, annotation: Any) -> Any:
             return [value]
         if origin is list and isinstance(value, list):
             return [_typed(v, arguments[0]) for v in value]
-    if int in options and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
-        return int(value)
+    for kind in (int, float):
+        if kind in options and isinstance(value, str) and str not in options:
+            with suppress(ValueError):
+                return kind(value)
+    if int in options and isinstance(value, str) and value.isdecimal():
+        return int(value)  # a column: a position, not a name
     return value
 
 
