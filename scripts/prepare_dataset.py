@@ -1,7 +1,7 @@
 """Turn a dataset's raw files into rows of id, text and label, and count them.
 
 Reads one raw file for each part (`all`, or `train`, `test` and perhaps `validation`); writes the rows in file order as
-JSONL, and a manifest with the counts, sources, checksums and licence. Anything wrong in the data ends in one line that
+JSONL, and a manifest with the counts, sources and checksums. Anything wrong in the data ends in one line that
 names the file, the line and the column, and nothing is written.
 """
 
@@ -80,7 +80,6 @@ def main() -> None:
             }
             for part, path in files.items()
         },
-        "license": settings["license"],
     }
     write_jsonl(args.rows, (row for rows in parts.values() for row in rows))
     write_json(args.manifest, manifest)

@@ -80,7 +80,7 @@ def fetch_dataset_settings(configuration: Configuration, dataset: str, part: str
 
 def prepare_dataset_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
     entry = configuration.datasets[dataset]
-    settings = entry.model_dump(exclude={"description", "citation", "url", "files"})
+    settings = entry.model_dump(exclude={"description", "license", "citation", "url", "files"})
     settings["quoting"] = entry.format == "csv" if entry.quoting is None else entry.quoting
     if entry.label_thresholds:
         bounds = {label: bound.model_dump(exclude_none=True) for label, bound in entry.label_thresholds.items()}
@@ -94,7 +94,7 @@ def split_dataset_settings(configuration: Configuration, experiment: str) -> dic
 
 
 def fetch_model_settings(configuration: Configuration, model: str) -> dict[str, Any]:
-    return configuration.models[model].model_dump(include={"source", "sha256", "gguf", "license"})
+    return configuration.models[model].model_dump(include={"source", "sha256", "gguf"})
 
 
 def inspect_prompts_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:

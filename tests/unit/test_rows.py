@@ -36,7 +36,7 @@ class Run:
                 path.write_bytes(content)
             files[part] = {"source": f"file:{path}"}
             arguments.append(f"{part}={path}")
-        settings = {"labels": LABELS, "license": "MIT", "files": files, **dataset}
+        settings = {"labels": LABELS, "files": files, **dataset}
         outputs = ["--rows", str(self.rows), "--manifest", str(self.manifest)]
         self.patch.setattr(
             "sys.argv", ["prepare_dataset", "--raw", *arguments, "--settings", json.dumps(settings), *outputs]
