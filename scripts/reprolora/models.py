@@ -134,9 +134,11 @@ def describe(model: PreTrainedModel | PeftModel) -> dict[str, Any]:
     `base_bytes` is the memory that the base model's weights and quantization constants take.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    quantized = [module for module in base.modules() if type(module).__name__ == "Linear4bit"]
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    frozen = [parameter for parameter in base.parameters() if not parameter.requires_grad]
+    # By the module's home, since PEFT's wrapper of such a layer has the same class name.
+    quantized = [m for m in base.modules() if type(m).__name__ == "Linear4bit" and "bitsandbytes" in type(m).__module__]
+    adapted = isinstance(model, PeftModel)
+    trainable = [parameter for parameter in model.parameters() if adapted and parameter.requires_grad]
+    frozen = [parameter for parameter in base.parameters() if not (adapted and parameter.requires_grad)]
     plain = {NAMES.get(p.dtype, str(p.dtype)) for p in frozen if p.dtype.is_floating_point}
     return {
         "base_dtype": "+".join(sorted(plain)),
@@ -145,7 +147,7 @@ def describe(model: PreTrainedModel | PeftModel) -> dict[str, Any]:
         "quantization": _describe_quantization(quantized),
         "attention": base.config._attn_implementation,
         "trainable_parameters": sum(parameter.numel() for parameter in trainable),
-        "base_parameters": base.num_parameters() - sum(p.numel() for p in base.parameters() if p.requires_grad),
+        "base_parameters": base.num_parameters() - sum(parameter.numel() for parameter in trainable),
         "base_bytes": sum(_bytes(parameter) for parameter in frozen),
     }
 

@@ -8,6 +8,8 @@ from transformers import PreTrainedTokenizerBase
 
 from reprolora.errors import UserError
 
+_PLACEHOLDER = "\ue000the text\ue000"  # of the private use area, where no data has anything
+
 
 @dataclass(frozen=True)
 class EncodedRow:
@@ -35,6 +37,7 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: dict):
         self.tokenizer, self.prompt = tokenizer, prompt
+        self._special_texts = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
         self.system_in_user = bool(prompt["system"]) and not self._renders_system()
         self.terminator = self._find_terminator()
 
@@ -48,8 +51,15 @@ class PromptEncoder:
         return [{"role": "system", "content": self.prompt["system"]}, {"role": "user", "content": user}]
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Token ids up to the place where the answer starts."""
-        return self._tokenize(self._render(self.messages(text), add_generation_prompt=True))
+        """Token ids up to the place where the answer starts.
+
+        A text that spells a special token gets the tokens of its letters: data cannot end its own turn.
+        """
+        if not any(token in text for token in self._special_texts):
+            return self._tokenize(self._render(self.messages(text), add_generation_prompt=True))
+        before, _, after = self._render(self.messages(_PLACEHOLDER), add_generation_prompt=True).partition(_PLACEHOLDER)
+        own = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+        return self._tokenize(before) + own + self._tokenize(after)
 
     def encode_completion(self, answer: str) -> list[int]:
         """Token ids of an answer and its terminator."""

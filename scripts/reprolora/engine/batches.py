@@ -66,6 +66,8 @@ def collate_ragged(rows: Sequence[EncodedRow]) -> dict:
     return {
         "input_ids": torch.tensor([tokens]),
         "logits_to_keep": torch.tensor(keep),
+        # The Trainer counts the targets of an optimizer step in batches that have `labels`, by `shift_labels`.
+        "labels": torch.tensor(targets),
         "shift_labels": torch.tensor(targets),
         "prefix": prefix,
         "lengths": lengths,
