@@ -131,8 +131,9 @@ def tables(wildcards):
 
 def figure_rules(experiment):
     """The rules whose figures have something to show."""
-    names = ["plot_accuracy", "plot_confusion"]
-    return [*names, "plot_training", "plot_resources"] if running_arms(experiment, "train_adapter") else names
+    shown = {"plot_accuracy": True, "plot_confusion": bool(running_arms(experiment))}
+    shown |= dict.fromkeys(["plot_training", "plot_resources"], bool(running_arms(experiment, "train_adapter")))
+    return [name for name, something in shown.items() if something]
 
 
 def figures(wildcards):

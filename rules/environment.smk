@@ -16,5 +16,5 @@ rule doctor:
     message:
         "Looking at this machine and environment"
     shell:
-        # It prints its table on the terminal too, since that is what it is for.
-        "python {input.script:q} --settings {params.settings:q} --output {output:q} 2> {log:q}"
+        # The terminal gets the table too, since that is what it is for.
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --output {output:q}; cat {log:q}"

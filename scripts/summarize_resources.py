@@ -23,7 +23,7 @@ COLUMNS = [
     "device",
     "threads",
     "trainable_parameters",
-    "total_parameters",
+    "base_parameters",
     "model_bytes",
     "adapter_bytes",
     *(f"train_load_{measure}" for measure in MEASURES),
@@ -70,7 +70,7 @@ def evaluation_columns(resources: dict[str, Any]) -> dict[str, Any]:
 def training_columns(training: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
     """What training took, and the sizes of what was trained."""
     return {
-        **{key: training["actual"][key] for key in ("trainable_parameters", "total_parameters")},
+        **{key: training["actual"][key] for key in ("trainable_parameters", "base_parameters")},
         **{key: resources[key] for key in ("device", "threads", "model_bytes", "adapter_bytes", "seconds_per_step")},
         **{f"train_load_{m}": resources.get(f"load_{m}") for m in MEASURES},
         **{f"train_{m}": resources.get(f"train_{m}") for m in MEASURES},

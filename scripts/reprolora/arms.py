@@ -138,3 +138,9 @@ def read_arms(files: Iterable[str | Path]) -> list[dict[str, Any]]:
             raise UserError(f"{file}: it does not say which arm it belongs to; remove it and run again")
         contents.append(content)
     return contents
+
+
+def read_table(file: str | Path) -> pd.DataFrame:
+    """A table of results. Empty fields are missing values; a method may be called `NA`, and a model `7`."""
+    names = [f"{key}{side}" for key in ("model", "method") for side in ("", "_a", "_b")]
+    return pd.read_csv(file, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(names, str))

@@ -1,8 +1,8 @@
 """Rows become token ids the same way in training and evaluation, with the completion and its terminator supervised."""
 
 import pytest
-import tiny
 
+import tiny
 from reprolora.errors import UserError
 from reprolora.prompts import PromptEncoder, encode_rows
 

@@ -8,12 +8,12 @@ import random
 import shutil
 
 import pytest
-import tiny
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 import evaluate_adapter
+import tiny
 import train_adapter
 from reprolora import models
 from reprolora.engine import trainer as engine_trainer
