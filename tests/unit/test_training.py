@@ -275,7 +275,7 @@ def test_loss_that_is_not_a_number_fails_the_arm_at_its_step(folder, tmp_path, m
         tmp_path / "c",
     ]
     monkeypatch.setattr("sys.argv", list(map(str, args)))
-    with pytest.raises(ArmFailed, match="nan at step 4; likely the learning rate 0.01 is too high"):
+    with pytest.raises(ArmFailed, match=r"nan at step 4; likely the learning rate 0\.01 is too high"):
         train_adapter.main()
     failure = read_json(tmp_path / "failure.json")
     assert failure["stage"] == "train_adapter" and "step 4" in failure["reason"] and failure["arm"] == settings["arm"]
@@ -363,5 +363,5 @@ def test_other_tokenizer_fails(folder, copied):
 def test_model_file_that_is_gone_is_named(folder, tmp_path):
     shutil.copytree(folder / "model", tmp_path / "model")
     (tmp_path / "model/model.safetensors").unlink()
-    with pytest.raises(UserError, match="model.safetensors: is missing"):
+    with pytest.raises(UserError, match=r"model\.safetensors: is missing"):
         models.model_folder(tmp_path / "model/manifest.json")
