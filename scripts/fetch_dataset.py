@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from reprolora.errors import run_script
-from reprolora.sources import fetch_file, member_path, parse_source
+from reprolora.fetching import fetch_file
+from reprolora.sources import member_path, parse_source
 
 
 def parse_args() -> argparse.Namespace:

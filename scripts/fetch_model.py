@@ -19,11 +19,12 @@ from typing import Any
 
 from reprolora.archives import extract_member
 from reprolora.errors import UserError, run_script
+from reprolora.fetching import fetch_archive, find_file
 from reprolora.files import naming
 from reprolora.gguf_models import convert_gguf
 from reprolora.hubs import HUBS, open_hub
 from reprolora.model_files import check_model, check_small_files, choose_files, publish, write_manifest
-from reprolora.sources import Source, check_sha256, fetch_archive, find_file, parse_source
+from reprolora.sources import Source, check_sha256, parse_source
 
 
 def parse_args() -> argparse.Namespace:
