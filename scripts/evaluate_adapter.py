@@ -11,7 +11,6 @@ import logging
 from pathlib import Path
 
 import torch
-import transformers
 
 from reprolora import models
 from reprolora.errors import run_script
@@ -49,7 +48,7 @@ def main() -> None:
 
 def evaluate_adapter(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
+    models.quiet_libraries()
     trained = read_json(args.training)
     precision = trained["precision"]["chosen"]
     quantization = trained["settings"]["method"]["quantization"]

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 import torch
-import transformers
 
 from reprolora import models
 from reprolora.errors import run_script
@@ -42,7 +41,7 @@ def main() -> None:
 
 def evaluate_zero_shot(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
+    models.quiet_libraries()
     device = models.pick_device()
     precision = choose_precision(settings["precision"], device)["chosen"]
     meter = Meter(device, args.threads)

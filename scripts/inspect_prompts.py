@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import transformers
 
 from reprolora import models
 from reprolora.engine.ragged import longest_common_prefix
@@ -36,7 +35,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     settings = json.loads(args.settings)
-    transformers.logging.set_verbosity_error()
+    models.quiet_libraries()
     tokenizer = models.load_tokenizer(Path(args.model).parent)
     encoder = PromptEncoder(tokenizer, settings["prompt"])
     rows = {split: list(read_jsonl(getattr(args, split))) for split in ("train", "validation", "test")}

@@ -15,7 +15,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import torch
-import transformers
 
 from reprolora import models
 from reprolora.engine.ragged import why_not
@@ -59,7 +58,7 @@ def main() -> None:
 
 def train(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
+    models.quiet_libraries()
     training, method, seed = settings["training"], settings["method"], settings["arm"]["seed"]
     device = models.pick_device()
     precision = choose_precision(training["precision"], device)
@@ -83,6 +82,7 @@ def train(args: argparse.Namespace, settings: dict) -> None:
     if fallback and not ragged:
         log.info("ordinary batches: %s", fallback)
 
+    resume_from = checkpoints.latest()
     with meter.phase("train"):
         training_log = TrainingLog(device, training["batch_size"])
         trainer = AdapterTrainer(
@@ -94,7 +94,7 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             ragged,
             callbacks=[training_log],
         )
-        trainer.train(resume_from_checkpoint=checkpoints.latest())
+        trainer.train(resume_from_checkpoint=resume_from)
     state = trainer.state
 
     probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)

@@ -1,6 +1,8 @@
 """Loading models and adapters, and reading back what was really loaded."""
 
 import hashlib
+import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     set_seed,
 )
+from transformers.utils import logging as transformers_logging
 
 from reprolora.errors import ArmFailed, UserError
 from reprolora.files import read_json
@@ -37,6 +40,14 @@ def model_folder(manifest: str | Path) -> Path:
             problem = "has another size than" if path.is_file() else "is missing, but"
             raise UserError(f"{path}: {problem} {manifest} says; delete the manifest and run again to fetch the model")
     return folder
+
+
+def quiet_libraries() -> None:
+    """Keep out of the log what the libraries say to their own developers, and progress bars where nobody watches."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
+    transformers_logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()
 
 
 def pick_device() -> torch.device:
