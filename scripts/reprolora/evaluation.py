@@ -1,5 +1,6 @@
 """Asking a model about rows, reading its labels, and checking that a reloaded model is the one that was trained."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -108,7 +109,7 @@ def check_reloaded(before: Sequence[Mapping], after: Sequence[Mapping], precisio
     largest, changed = 0.0, []
     for old, new in zip(before, after, strict=True):
         gaps = [abs(old["log_probabilities"][label] - value) for label, value in new["log_probabilities"].items()]
-        largest = max(largest, *gaps)
+        largest = math.nan if any(map(math.isnan, gaps)) else max(largest, *gaps)
         if old["raw"] != new["raw"]:
             changed.append(f"{old['id']}: {old['raw']!r} became {new['raw']!r}")
     if changed or not largest <= TOLERANCE[precision]:
