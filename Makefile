@@ -16,7 +16,8 @@ SOURCES := Snakefile rules
 run: environment
 	$(RUN) snakemake --cores all --resources gpu=1 $(ARGS)
 
-test: lint
+# The linters are among the tests.
+test: test-environment
 	$(RUN) pytest $(ARGS)
 
 lint: test-environment
@@ -29,7 +30,7 @@ bench: test-environment
 	$(RUN) pytest tests/benchmarks --capture=no $(ARGS)
 
 doctor: environment
-	@$(RUN) snakemake --cores 1 --forcerun doctor --quiet all $(ARGS) -- doctor
+	@$(RUN) snakemake --cores 1 --forcerun doctor --quiet host progress reason rules $(ARGS) -- doctor
 
 # After a package was upgraded in .venv, or a list asks for another one (docs/environments.md).
 pin: test-environment

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_set_up_once_and_again_only_after_a_change(checkout):
     assert not (moved / ".venv" / marker.name).exists()
     paths = subprocess.run([moved / ".venv" / "bin" / "pip", "--version"], capture_output=True, text=True, check=True)
     assert str(moved) in paths.stdout
+
+
+def test_an_environment_that_a_person_made_is_kept(checkout):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    marker = checkout / ".venv" / "a-person-made-this"
+    marker.touch()
+    failed = make(checkout, "environment")  # there is no pip in it, so the installation fails; the folder stays
+    assert "pip could not install" in failed.stderr and "making .venv" not in failed.stderr
+    assert marker.exists()
+
+    python = checkout / ".venv" / "bin" / "python"
+    python.unlink()
+    fake_python(python.parent, python.name, "3.13.1")
+    failed = make(checkout, "environment")
+    assert failed.returncode != 0 and "error: .venv has Python 3.13.1" in failed.stderr
+    assert marker.exists()
 
 
 def test_a_failed_installation_is_not_taken_for_done(checkout):
