@@ -1,0 +1,76 @@
+"""The default experiment with the real model and real tweets, from the package index to the report, on few rows."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from projects import copy_project
+
+FEW_ROWS = """
+experiment:
+  sentiment:
+    split: {limits: {train: 128, validation: 32, test: 80}}
+    evaluation: {modes: [generate, likelihood]}
+"""
+RESULTS = Path("results/sentiment")
+ARMS = {
+    ("classical", "majority", 0),
+    ("classical", "tfidf", 0),
+    ("smollm2-135m", "zero-shot", 0),
+    ("smollm2-135m", "lora", 1),
+    ("smollm2-135m", "qlora", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("end to end") / "a clone"
+    copy_project(folder)
+    (folder / "few.yaml").write_text(FEW_ROWS)
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", "few.yaml"]
+    # The rules' `python` is the one that runs the tests.
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return folder
+
+
+def arm(project: Path, method: str, name: str) -> dict:
+    return json.loads((project / RESULTS / "smollm2-135m" / method / name).read_text())
+
+
+def test_every_arm_is_in_the_table(project):
+    rows = list(csv.DictReader((project / RESULTS / "tables/metrics.csv").open()))
+    assert {(row["model"], row["method"], int(row["seed"])) for row in rows} == ARMS
+    assert {row["mode"] for row in rows if row["method"] == "lora"} == {"generate", "likelihood"}
+    assert all(row["n"] == "80" for row in rows)
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_fine_tuning_turns_a_model_that_cannot_answer_into_one_that_can(project, method):
+    before = arm(project, "zero-shot/seed0", "metrics.json")["modes"]["generate"]
+    after = arm(project, f"{method}/seed1", "metrics.json")["modes"]["generate"]
+    assert before["invalid_rate"] > 0.3 and after["invalid_rate"] == 0
+    assert after["accuracy"] > before["accuracy"] + 0.2
+
+
+def test_what_was_trained_is_what_was_asked_for(project):
+    lora, qlora = (arm(project, f"{method}/seed1", "training.json") for method in ("lora", "qlora"))
+    assert lora["actual"]["quantization"] is None
+    assert qlora["actual"]["quantization"]["type"] == "nf4" and qlora["actual"]["quantization"]["layers"] == 210
+    assert lora["actual"]["trainable_parameters"] == qlora["actual"]["trainable_parameters"] == 4_884_480
+    assert qlora["actual"]["base_bytes"] < 0.4 * lora["actual"]["base_bytes"]
+    assert lora["engine"]["used"] == "shared-prefix" and lora["engine"]["fused_layers"] == 210
+
+
+def test_figures_and_report_are_there(project):
+    for figure in ("accuracy", "confusion", "training", "resources"):
+        for kind in ("png", "svg", "csv"):
+            assert (project / RESULTS / f"figures/{figure}.{kind}").stat().st_size > 100
+    report = (project / RESULTS / "report.html").read_text()
+    assert "SmolLM2" in report and "QLoRA" in report
