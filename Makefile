@@ -29,7 +29,7 @@ lint: test-environment
 # The benchmarks work on the default experiment's model and rows, which the workflow makes first.
 bench: environment
 	$(RUN) snakemake --cores all -- results/models/smollm2-135m/manifest.json results/sentiment/splits/seed1/train.jsonl
-	PYTHONPATH=scripts:tests $(RUN) benchmarks $(ARGS)
+	PYTHONPATH='$(CURDIR)/scripts:$(CURDIR)/tests' $(RUN) benchmarks $(ARGS)
 
 doctor: environment
 	@$(RUN) snakemake --cores 1 --forcerun doctor --quiet host progress reason rules $(ARGS) -- doctor
