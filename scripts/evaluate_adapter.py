@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from reprolora import models
+from reprolora.devices import claim_device
 from reprolora.errors import run_script
 from reprolora.evaluation import Asker, check_reloaded, evaluate
 from reprolora.failures import recorded_failure
@@ -31,7 +32,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--reload-probe", required=True)
     parser.add_argument("--validation", required=True)
     parser.add_argument("--test", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: arm, labels, prompt, evaluation")
+    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
     parser.add_argument("--predictions", required=True)
     parser.add_argument("--metrics", required=True)
     parser.add_argument("--resources", required=True)
@@ -52,7 +53,7 @@ def evaluate_adapter(args: argparse.Namespace, settings: dict) -> None:
     trained = read_json(args.training)
     precision = trained["precision"]["chosen"]
     quantization = trained["settings"]["method"]["quantization"]
-    device = models.pick_device()
+    device = claim_device(settings["accelerator"])
     meter = Meter(device, args.threads)
     with meter.phase("load"):
         folder = models.model_folder(args.model)

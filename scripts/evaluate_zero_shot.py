@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from reprolora import models
+from reprolora.devices import claim_device
 from reprolora.errors import run_script
 from reprolora.evaluation import Asker, evaluate
 from reprolora.failures import recorded_failure
@@ -24,7 +25,9 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="the base model's manifest.json")
     parser.add_argument("--test", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: arm, labels, prompt, evaluation, precision")
+    parser.add_argument(
+        "--settings", required=True, help="JSON: what the rule passes as settings"
+    )
     parser.add_argument("--predictions", required=True)
     parser.add_argument("--metrics", required=True)
     parser.add_argument("--resources", required=True)
@@ -42,7 +45,7 @@ def main() -> None:
 def evaluate_zero_shot(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
     models.quiet_libraries()
-    device = models.pick_device()
+    device = claim_device(settings["accelerator"])
     precision = choose_precision(settings["precision"], device)["chosen"]
     meter = Meter(device, args.threads)
     with meter.phase("load"):

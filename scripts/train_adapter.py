@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from reprolora import models
+from reprolora.devices import claim_device
 from reprolora.engine.ragged import why_not
 from reprolora.engine.trainer import AdapterTrainer
 from reprolora.errors import run_script
@@ -38,7 +39,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--model", required=True, help="the base model's manifest.json")
     parser.add_argument("--train", required=True)
     parser.add_argument("--validation", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: arm, labels, prompt, training, method")
+    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
     parser.add_argument("--adapter-config", required=True, help="adapter_config.json; its folder gets the adapter")
     parser.add_argument("--training-log", required=True)
     parser.add_argument("--training", required=True)
@@ -60,7 +61,7 @@ def train(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
     models.quiet_libraries()
     training, method, seed = settings["training"], settings["method"], settings["arm"]["seed"]
-    device = models.pick_device()
+    device = claim_device(settings["accelerator"])
     precision = choose_precision(training["precision"], device)
     train_rows, validation_rows = list(read_jsonl(args.train)), list(read_jsonl(args.validation))
     checkpoints = Checkpoints(args.checkpoints, args.settings, [args.model, args.train, args.validation])

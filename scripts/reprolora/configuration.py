@@ -472,7 +472,11 @@ class Evaluation(Section):
         description="`generate` reads the label out of a greedy answer; `likelihood` takes the likeliest label.",
     )
     max_new_tokens: int = Field(default=4, ge=1, description="Longest answer in tokens.")
-    batch_tokens: int = Field(default=2048, ge=1, description="Tokens in a batch of rows of similar length, at most.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens in a batch of rows of similar length, at most; null means as many as the memory holds.",
+    )
 
     @field_validator("modes")
     @classmethod

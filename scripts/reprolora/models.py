@@ -50,11 +50,6 @@ def quiet_libraries() -> None:
         transformers_logging.disable_progress_bar()
 
 
-def pick_device() -> torch.device:
-    """The first visible GPU (NVIDIA or AMD), or the CPU."""
-    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-
-
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if tokenizer.pad_token_id is None:

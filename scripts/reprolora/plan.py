@@ -130,6 +130,7 @@ def asking(configuration: Configuration, arm: Arm) -> dict[str, Any]:
         "arm": arm_settings(configuration, arm),
         "labels": dataset_of(configuration, arm).labels,
         "prompt": configuration.experiment[arm.experiment].prompt.model_dump(),
+        "accelerator": configuration.machine.accelerator,
     }
 
 

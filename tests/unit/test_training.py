@@ -28,6 +28,7 @@ SETTINGS = {
     "arm": {"experiment": "toy", "model": "tiny", "method": "lora", "seed": 1, "split_seed": 1},
     "labels": LABELS,
     "prompt": {"system": "Answer red or blue.", "user": "{text}"},
+    "accelerator": "cpu",
     "training": {
         "learning_rate": 1e-2,
         "epochs": 8,
@@ -99,7 +100,7 @@ def train(folder, out, settings=SETTINGS):
 
 
 def evaluate(folder, out, evaluation=EVALUATION):
-    settings = {key: SETTINGS[key] for key in ("arm", "labels", "prompt")} | {"evaluation": evaluation}
+    settings = {key: SETTINGS[key] for key in ("arm", "labels", "prompt", "accelerator")} | {"evaluation": evaluation}
     args = argparse.Namespace(
         model=str(folder / "model/manifest.json"),
         adapter_config=str(out / "adapter/adapter_config.json"),
