@@ -25,9 +25,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="the base model's manifest.json")
     parser.add_argument("--test", required=True)
-    parser.add_argument(
-        "--settings", required=True, help="JSON: what the rule passes as settings"
-    )
+    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
     parser.add_argument("--predictions", required=True)
     parser.add_argument("--metrics", required=True)
     parser.add_argument("--resources", required=True)
