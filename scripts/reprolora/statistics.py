@@ -168,9 +168,9 @@ def _pool(values: np.ndarray, draws: np.ndarray, drawn: np.ndarray) -> tuple[np.
     """The draws of the mean over seeds, and the part of their variance that comes from the choice of seeds."""
     k = len(values)
     mean = draws.mean(axis=0)
-    spread = values.var(ddof=1) if k > 1 else 0.0
-    if spread == 0:
+    if np.ptp(values) == 0:
         return mean, 0.0
+    spread = values.var(ddof=1)
     noise = (draws - mean).var(axis=1).mean() * k / (k - 1)
     between = max(0.0, spread - noise)
     return mean + np.sqrt(between / spread * k / (k - 1)) * (values[drawn].mean(axis=1) - values.mean()), between / k
@@ -254,8 +254,8 @@ def _table(level: str, arms: pd.DataFrame, scores: Scores, first: np.ndarray, se
     }
     table = table.assign(n=n, **{key: value.round(DIGITS) for key, value in numbers.items()})
     table["test"] = np.where(single, MCNEMAR, STUDENT)
-    table["p_value"] = p
-    table["p_value_holm"] = multipletests(p, method="holm")[1] if len(p) else p
+    table["p_value"] = _significant(p)
+    table["p_value_holm"] = _significant(multipletests(p, method="holm")[1] if len(p) else p)
     table["cohens_h"] = proportion_effectsize(rate_a, rate_b).round(DIGITS)
     table["smallest_detectable_difference"] = detectable.round(DIGITS)
     table["difference_shown"] = table["p_value_holm"] < SIGNIFICANCE
@@ -264,6 +264,11 @@ def _table(level: str, arms: pd.DataFrame, scores: Scores, first: np.ndarray, se
         sentence(row, a, b) for row, a, b in zip(table.to_dict("records"), names[first], names[second], strict=True)
     ]
     return table[COLUMNS]
+
+
+def _significant(values: np.ndarray) -> np.ndarray:
+    """Values with DIGITS significant digits; p-values may be tiny."""
+    return np.array([float(f"{value:.{DIGITS}g}") for value in values])
 
 
 def _difference_interval(
@@ -293,6 +298,7 @@ def _difference_interval(
 def sentence(row: dict, name_a: str, name_b: str) -> str:
     """A row of the comparison table in words, from the side of a."""
     points = f"{abs(row['accuracy_difference']) * 100:.1f}"
+    name_a = name_a[:1].upper() + name_a[1:]
     interval = (
         f"{CONFIDENCE_LEVEL:.0%} interval {row['accuracy_difference_low'] * 100:.1f} "
         f"to {row['accuracy_difference_high'] * 100:.1f}"
@@ -302,14 +308,15 @@ def sentence(row: dict, name_a: str, name_b: str) -> str:
     else:
         side = "above" if row["accuracy_difference"] > 0 else "below"
         where = f"{name_a} is {points} {'point' if points == '1.0' else 'points'} {side} {name_b} in accuracy"
-    p = f"p {_p_text(row['p_value_holm'])} after Holm's correction"
+    p = f"p {p_text(row['p_value_holm'])} after Holm's correction"
     if row["difference_shown"]:
         return f"{where} ({interval}); the difference is shown ({p})."
     could = f"{row['smallest_detectable_difference'] * 100:.1f}"
     return f"{where} ({interval}); no difference shown ({p}); this test could show {could} points."
 
 
-def _p_text(p: float) -> str:
+def p_text(p: float) -> str:
+    """A p-value with its relation sign."""
     if p < 0.001:
         return "< 0.001"
     return f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"

@@ -1,0 +1,707 @@
+"""What the report says: the answer in sentences, the tables, the examples, and how to get the same again.
+
+`build_report` gathers it from the files of an experiment and fills the template. Nothing is computed here that the
+tables do not have; the sentences are made from them.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from reprolora.arms import CLASSICAL, KEY, arm_names, method_name, read_arms, read_table
+from reprolora.errors import UserError
+from reprolora.files import read_json, read_jsonl
+from reprolora.labels import INVALID
+from reprolora.statistics import ALL_SEEDS, STUDENT, other_side, p_text, sentence
+
+# More rows than these nobody reads in a page; the files have all.
+MOST_COMPARISONS = 60
+MOST_EXAMPLES_OF_A_KIND = 3
+MOST_ADAPTERS_IN_EXAMPLES = 3
+# A larger table is linked, not put into the page.
+LARGEST_DOWNLOAD = 2_000_000
+# Points; a figure of a paper's column is narrower.
+WIDE = 300
+SPLITS = ("train", "validation", "test")
+PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "matplotlib", "seaborn", "jinja2")
+
+CAPTIONS = {
+    "accuracy": (
+        "Accuracy and macro-F1",
+        "Accuracy (Wilson interval) and macro-F1 (bootstrap over rows) of each arm on the test rows, with 95 % "
+        "intervals. An answer that is none of the labels (INVALID) counts as wrong.",
+    ),
+    "confusion": (
+        "Confusion matrices",
+        "How each arm labels the test rows of each class: share of the class, and number of rows in parentheses. "
+        "INVALID stands for answers that are none of the labels; several seeds are added up.",
+    ),
+    "training": (
+        "Loss and learning rate",
+        "Training loss (running mean; where there are few curves, the single values behind it), validation loss, and "
+        "learning rate over the optimizer's steps. The adapter with the least validation loss is the one that is kept.",
+    ),
+    "resources": (
+        "Memory and time",
+        "Memory of the base model's weights, and peak memory and time of each phase, measured apart. On a CPU the "
+        "peak is the process's resident set, on a GPU what PyTorch allocated there.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files that a report is made of. Those of arms are given in the same order."""
+
+    metrics_table: Path
+    comparison_table: Path
+    resources_table: Path
+    figures: Sequence[Path]
+    metrics: Sequence[Path]
+    predictions: Sequence[Path]
+    training: Sequence[Path]
+    failures: Sequence[Path]
+    prompts: Sequence[Path]
+    models: Sequence[Path]
+    dataset: Path
+    split: Path
+
+
+def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
+    """The page. Links to files are relative to the folder of `output`."""
+    if len(sources.metrics) != len(sources.predictions):
+        raise UserError(f"{len(sources.metrics)} metrics but {len(sources.predictions)} predictions; give both per arm")
+    results = Results.read(settings, sources)
+    link = _linker(output)
+    context = {
+        "settings": settings,
+        "answer": answer(results),
+        "notices": notices(results),
+        "results": results_rows(results),
+        "failures": results.failures,
+        "comparisons": comparison_rows(results),
+        "comparisons_left_out": max(0, len(results.comparison) - MOST_COMPARISONS),
+        "figures": figure_blocks(sources.figures, link),
+        "labels": settings["dataset"]["labels"],
+        "per_class": per_class_rows(results),
+        "resources": resource_rows(results),
+        "resource_sentences": resource_sentences(results),
+        "examples": examples(results),
+        "data": data_section(settings, results),
+        "arms": arm_rows(results, link),
+        "trainings": training_rows(results),
+        "settings_rows": flatten(
+            {key: settings["experiment"][key] for key in ("split", "prompt", "training", "evaluation")}
+        ),
+        "methods": [
+            {"name": method_name(name), "key": name, **entry, "rows": flatten(entry["peft"] or {})}
+            for name, entry in settings["methods"].items()
+        ],
+        "versions": versions(results),
+        "checksums": checksums(results),
+        "prompts": results.prompts,
+        "downloads": {
+            name: download(file, link)
+            for name, file in {
+                "metrics": sources.metrics_table,
+                "comparison": sources.comparison_table,
+                "resources": sources.resources_table,
+            }.items()
+        },
+        "several_seeds": len(settings["experiment"]["seeds"]) > 1,
+    }
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "percent": percent,
+        "score": score,
+        "size": size,
+        "duration": duration,
+        "number": number,
+        "text": unbroken,
+    }
+    return environment.from_string(template.read_text(encoding="utf-8")).render(context)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The content of the sources."""
+
+    settings: Mapping[str, Any]
+    table: pd.DataFrame  # tables/metrics.csv with `name`, arms that have scores
+    comparison: pd.DataFrame  # tables/comparison.csv, level `method`
+    resources: pd.DataFrame  # tables/resources.csv with `name`
+    metrics: list[dict]
+    metrics_files: Sequence[Path]
+    predictions_files: Sequence[Path]
+    trainings: list[dict]
+    failures: list[dict]
+    prompts: list[dict]
+    models: dict[str, dict]
+    dataset: dict
+    split: dict
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any], sources: Sources) -> "Results":
+        table = read_table(sources.metrics_table)
+        table = table[table["accuracy"].notna()].reset_index(drop=True).astype({"n": int})
+        comparison = read_table(sources.comparison_table)
+        resources = read_table(sources.resources_table)
+        failures = read_arms(sources.failures)
+        return cls(
+            settings=settings,
+            table=table.assign(name=arm_names(table)),
+            comparison=comparison[comparison["level"] == "method"].reset_index(drop=True),
+            resources=resources.assign(name=arm_names(resources)),
+            metrics=read_arms(sources.metrics),
+            metrics_files=sources.metrics,
+            predictions_files=sources.predictions,
+            trainings=read_arms(sources.training),
+            failures=[failure | {"name": _full_name(failure["arm"])} for failure in failures],
+            # These do not say their model; the folder that they lie in does.
+            prompts=[read_json(file) | {"model": file.parent.name} for file in sources.prompts],
+            models={file.parent.name: read_json(file) for file in sources.models},
+            dataset=read_json(sources.dataset),
+            split=read_json(sources.split),
+        )
+
+    def contenders(self) -> pd.DataFrame:
+        """One row for each model, method and mode: the mean over its seeds, in the table's order."""
+        scores = ["accuracy", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_low", "macro_f1_high"]
+        groups = self.table.groupby(["model", "method", "mode"], sort=False)
+        frame = groups[scores].mean().reset_index()
+        frame["seeds"] = groups["seed"].nunique().to_numpy()
+        frame["lowest"], frame["highest"] = groups["accuracy"].min().to_numpy(), groups["accuracy"].max().to_numpy()
+        frame["n"] = groups["n"].first().to_numpy()
+        frame["name"] = arm_names(frame.assign(seed=ALL_SEEDS))
+        frame["kind"] = [self.kind(method) for method in frame["method"]]
+        return frame
+
+    def kind(self, method: str) -> str:
+        """`adapter`, or the kind of baseline."""
+        return self.settings["methods"][method]["baseline"] or "adapter"
+
+    def quantized(self, method: str) -> bool:
+        return bool(self.settings["methods"][method]["quantization"])
+
+    def compare(self, a: Mapping, b: Mapping) -> dict | None:
+        """The comparison of two contenders from the side of a, or None when the table has it not."""
+        for row in self.comparison.to_dict("records"):
+            sides = [(row[f"model_{side}"], row[f"method_{side}"]) for side in "ab"]
+            wanted = [(a["model"], a["method"]), (b["model"], b["method"])]
+            modes = {x["mode"] for x in (a, b)} - {CLASSICAL} or {CLASSICAL}
+            if row["mode"] in modes and len(modes) == 1:
+                if sides == wanted:
+                    return row
+                if sides == wanted[::-1]:
+                    return other_side(row)
+        return None
+
+
+# The answer
+
+
+def answer(results: Results) -> list[str]:
+    """The answer to the experiment's question: which arm is best, what fine-tuning buys, whether quantization costs."""
+    contenders = results.contenders()
+    if contenders.empty:
+        return ["Every arm failed, so there is no answer yet; the reasons are below."]
+    best = contenders.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0].to_dict()
+    sentences = [_best_sentence(best, len(contenders)), _gain_sentence(results, contenders, best)]
+    return [text for text in [*sentences, _quantization_sentence(results, contenders, best)] if text]
+
+
+def _best_sentence(best: Mapping, count: int) -> str:
+    which = "has the highest accuracy" if count > 1 else "has an accuracy"
+    if best["seeds"] > 1:
+        scores = (
+            f"{percent(best['accuracy'])} on average over {best['seeds']} seeds ({percent(best['lowest'])} to "
+            f"{percent(best['highest'])}), with a macro-F1 of {score(best['macro_f1'])}"
+        )
+    else:
+        scores = (
+            f"{percent(best['accuracy'])} (95 % interval {percent(best['accuracy_low'])} to "
+            f"{percent(best['accuracy_high'])}), with a macro-F1 of {score(best['macro_f1'])} "
+            f"({score(best['macro_f1_low'])} to {score(best['macro_f1_high'])})"
+        )
+    return f"{_capital(best['name'])} {which}{':' if count > 1 else ' of'} {scores}, on {best['n']:,} test rows."
+
+
+def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
+    """The best adapter against TF-IDF and against the same model before fine-tuning."""
+    adapters = contenders[contenders["kind"] == "adapter"]
+    if adapters.empty:
+        return "No adapter was evaluated, so what fine-tuning buys cannot be said."
+    tuned = adapters.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0].to_dict()
+    wanted = {
+        "tfidf-logistic-regression": "TF-IDF with logistic regression",
+        "zero-shot": "the model before fine-tuning",
+    }
+    parts = []
+    for kind, name in wanted.items():
+        for other in contenders[contenders["kind"] == kind].to_dict("records"):
+            row = results.compare(tuned, other) if other["model"] in (CLASSICAL, tuned["model"]) else None
+            if row:
+                parts.append(_difference(row, name))
+                break
+    if not parts:
+        return "There is no TF-IDF and no zero-shot baseline to compare it with."
+    subject = "That is" if tuned["name"] == best["name"] else f"The best adapter, {tuned['name']}, is"
+    return f"{subject} {' and '.join(parts)}."
+
+
+def _difference(row: Mapping, other: str) -> str:
+    points, side = _points(row["accuracy_difference"])
+    shown = "difference shown" if row["difference_shown"] else "no difference shown"
+    where = f"{points} {side}" if side else "the same as"
+    return f"{where} {other} ({_interval(row)}; {shown}, p {p_text(row['p_value_holm'])})"
+
+
+def _quantization_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
+    """Whether an adapter over quantized weights matches the same adapter over plain ones."""
+    pair = quantization_pair(results, contenders, best)
+    if pair is None:
+        return ""
+    plain, quantized = pair
+    row = results.compare(quantized, plain)
+    if row is None:
+        return ""
+    points, side = _points(row["accuracy_difference"])
+    where = f"is {points} {side} {plain['name']}" if side else f"has the accuracy of {plain['name']}"
+    text = f"{_capital(quantized['name'])} {where} ({_interval(row)}): "
+    p = f"p {p_text(row['p_value_holm'])}"
+    if row["difference_shown"]:
+        return text + f"the difference is shown ({p})."
+    could = f"{row['smallest_detectable_difference'] * 100:.1f}"
+    return text + f"no difference is shown ({p}), though one below {could} points would likely have gone unseen."
+
+
+def quantization_pair(results: Results, contenders: pd.DataFrame, best: Mapping) -> tuple[dict, dict] | None:
+    """A plain and a quantized adapter that are the same otherwise; the best arm's model, mode and method first."""
+
+    def rank(arm: dict) -> tuple:
+        return tuple(arm[key] != best[key] for key in ("model", "mode", "method"))
+
+    adapters = sorted(contenders[contenders["kind"] == "adapter"].to_dict("records"), key=rank)
+    methods = results.settings["methods"]
+    for first in adapters:
+        for second in adapters:
+            plain, quantized = (second, first) if results.quantized(first["method"]) else (first, second)
+            same = all(plain[key] == quantized[key] for key in ("model", "mode"))
+            peft = methods[plain["method"]]["peft"] == methods[quantized["method"]]["peft"]
+            kinds = results.quantized(quantized["method"]) and not results.quantized(plain["method"])
+            if same and peft and kinds:
+                return plain, quantized
+    return None
+
+
+def _points(difference: float) -> tuple[str, str]:
+    points = f"{abs(difference) * 100:.1f}"
+    if float(points) == 0:
+        return points, ""
+    return f"{points} {'point' if points == '1.0' else 'points'}", "above" if difference > 0 else "below"
+
+
+def _interval(row: Mapping) -> str:
+    low, high = row["accuracy_difference_low"] * 100, row["accuracy_difference_high"] * 100
+    return f"95 % interval {low:.1f} to {high:.1f}"
+
+
+def notices(results: Results) -> list[str]:
+    """What a reader must know before trusting the numbers."""
+    found = []
+    if results.failures:
+        names = ", ".join(failure["name"] for failure in results.failures)
+        found.append(f"Left out because they failed: {names}. The reasons are below.")
+    if absent := results.split["absent_classes"]["test"]:
+        found.append(f"The test rows have no row of: {', '.join(absent)}. Macro-F1 counts such a class as 0.")
+    if (n := int(results.table["n"].iloc[0]) if len(results.table) else 0) and n < 200:
+        found.append(f"Only {n} test rows: intervals are wide, and small differences cannot be shown.")
+    return found
+
+
+# Tables
+
+
+def results_rows(results: Results) -> list[dict]:
+    return results.table.to_dict("records")
+
+
+def comparison_rows(results: Results) -> list[dict]:
+    """The comparisons of methods, each from the side of the more accurate; those of the best arm first."""
+    table = results.comparison
+    if table.empty:
+        return []
+    best = results.contenders().sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    rows = [row if row["accuracy_difference"] >= 0 else other_side(row) for row in table.to_dict("records")]
+    names = _contender_names(results)
+
+    def others_last(row: Mapping) -> bool:
+        return all((row[f"model_{s}"], row[f"method_{s}"]) != (best["model"], best["method"]) for s in "ab")
+
+    result = []
+    for row in sorted(rows, key=others_last)[:MOST_COMPARISONS]:
+        a, b = (names[row[f"model_{side}"], row[f"method_{side}"], row["mode"]] for side in "ab")
+        result.append(row | {"a": a, "b": b, "sentence": sentence(row, a, b), "pooled": row["test"] == STUDENT})
+    return result
+
+
+def _contender_names(results: Results) -> dict[tuple[str, str, str], str]:
+    """Names by model, method and the mode of a comparison, which a classical baseline takes from its partner."""
+    contenders = results.contenders()
+    names = {}
+    for arm in contenders.to_dict("records"):
+        for mode in contenders["mode"].unique() if arm["model"] == CLASSICAL else [arm["mode"]]:
+            names[arm["model"], arm["method"], mode] = arm["name"]
+    return names
+
+
+def per_class_rows(results: Results) -> list[dict]:
+    """Precision, recall and F1 of each label, with seeds averaged: a row for each arm, in the table's order."""
+    groups: dict[tuple, list[dict]] = {}
+    for content in results.metrics:
+        for mode, scores in content["modes"].items():
+            key = (content["arm"]["model"], content["arm"]["method"], mode)
+            groups.setdefault(key, []).append(scores["per_class"])
+    names = {(a["model"], a["method"], a["mode"]): a["name"] for a in results.contenders().to_dict("records")}
+    return [
+        {
+            "name": names[key],
+            "labels": {
+                label: {
+                    measure: sum(scores[label][measure] for scores in seeds) / len(seeds)
+                    for measure in ("precision", "recall", "f1")
+                }
+                for label in seeds[0]
+            },
+        }
+        for key, seeds in groups.items()
+    ]
+
+
+def resource_rows(results: Results) -> list[dict]:
+    """tables/resources.csv with missing values as None."""
+    table = results.resources.astype(object)
+    return table.where(table.notna(), None).to_dict("records")
+
+
+def resource_sentences(results: Results) -> list[str]:
+    """What the quantized adapter saves, and what it costs, against the plain one; as the numbers have it."""
+    contenders = results.contenders()
+    if contenders.empty:
+        return []
+    best = contenders.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    pair = quantization_pair(results, contenders, best)
+    if pair is None:
+        return []
+    plain, quantized = (
+        results.resources[
+            (results.resources["model"] == arm["model"]) & (results.resources["method"] == arm["method"])
+        ].mean(numeric_only=True)
+        for arm in pair
+    )
+    names = pair[0]["name"], pair[1]["name"]
+    parts = {
+        "model_bytes": ("The base model's weights take", size),
+        "train_peak_bytes": ("The peak memory while training is", size),
+        "evaluate_peak_bytes": ("The peak memory while evaluating is", size),
+        "train_seconds": ("Training takes", duration),
+        "evaluate_seconds": ("Evaluating takes", duration),
+    }
+    sentences = []
+    for column, (start, show) in parts.items():
+        a, b = float(plain[column]), float(quantized[column])
+        change = f"{abs(b / a - 1):.0%}".replace("%", " %")
+        how = "the same to a percent" if change == "0 %" else f"{change} {'more' if b > a else 'less'}"
+        sentences.append(f"{start} {show(b)} with {names[1]} and {show(a)} with {names[0]}: {how}.")
+    return sentences
+
+
+def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
+    """What each arm is, with links to its files."""
+    rows = []
+    names = {tuple(arm[key] for key in KEY): arm["name"] for arm in results.table.to_dict("records")}
+    for content, metrics, predictions in zip(
+        results.metrics, results.metrics_files, results.predictions_files, strict=True
+    ):
+        arm = content["arm"]
+        entry = results.settings["methods"][arm["method"]]
+        baseline = content.get("baseline", {})
+        fitted = [f"C = {baseline['C']:g}, chosen by cross-validation of the training rows"] if "C" in baseline else []
+        rows.append(
+            {
+                "name": names[tuple(arm[key] for key in KEY)],
+                "model": "none" if arm["model"] == CLASSICAL else arm["model"],
+                "seed": arm["seed"] if results.kind(arm["method"]) == "adapter" else "none",
+                "what": ". ".join([entry["description"].rstrip("."), *fitted]),
+                "metrics": link(metrics),
+                "predictions": link(predictions),
+            }
+        )
+    return rows
+
+
+def training_rows(results: Results) -> list[dict]:
+    """What was really loaded and trained in each arm, as read back from the model."""
+    if not results.trainings:
+        return []
+    arms = pd.DataFrame([{key: training["arm"][key] for key in KEY} for training in results.trainings])
+    rows = []
+    for name, training in zip(arm_names(arms), results.trainings, strict=True):
+        actual, engine = training["actual"], training["engine"]
+        quantization = actual["quantization"]
+        rows.append(
+            {
+                "name": name,
+                "base": actual["base_dtype"],
+                "quantization": f"{quantization['type']}, double quantization "
+                f"{'on' if quantization['double_quantization'] else 'off'}, blocks of {quantization['block_size']}, "
+                f"{quantization['backend']}"
+                if quantization
+                else "none",
+                "adapter": actual["adapter_dtype"],
+                "precision": f"{training['precision']['chosen']} ({training['precision']['reason']})",
+                "attention": actual["attention"],
+                "trainable": actual["trainable_parameters"],
+                "share": actual["trainable_parameters"] / (actual["trainable_parameters"] + actual["base_parameters"]),
+                "engine": engine["used"] + (f" ({engine['reason']})" if engine.get("reason") else ""),
+                "steps": training["steps"],
+                "best_step": training["best_step"],
+                "best_validation_loss": training["best_validation_loss"],
+                "rows": training["train_rows"],
+            }
+        )
+    return rows
+
+
+def data_section(settings: Mapping, results: Results) -> dict:
+    """Where the rows come from, and how many of each label are in each split."""
+    counts = {split: results.split["counts"][split] for split in SPLITS}
+    return {
+        "files": [{"part": part, **file} for part, file in results.dataset["files"].items()],
+        "splits": list(counts),
+        "labels": [
+            {"label": label, "counts": [counts[split].get(label, 0) for split in counts]}
+            for label in settings["dataset"]["labels"]
+        ],
+        "totals": [sum(counts[split].values()) for split in counts],
+        "duplicates": results.split["duplicates"],
+        "limited": results.split["before_limits"] != counts,
+        "before": [sum(results.split["before_limits"][split].values()) for split in counts],
+    }
+
+
+# Examples
+
+
+def examples(results: Results) -> dict | None:
+    """The same rows before and after fine-tuning, wrong ones among them; None when one of the two is missing.
+
+    The rows are the first of each kind in the order of the split, so nobody picked them.
+    """
+    contenders = results.contenders()
+    adapters = contenders[contenders["kind"] == "adapter"]
+    zero_shots = contenders[contenders["kind"] == "zero-shot"]
+    if adapters.empty or zero_shots.empty:
+        return None
+    best = adapters.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    chosen = adapters[(adapters["model"] == best["model"]) & (adapters["mode"] == best["mode"])]
+    before = zero_shots[(zero_shots["model"] == best["model"]) & (zero_shots["mode"] == best["mode"])]
+    if before.empty:
+        return None
+    # The best first, then the others in the table's order.
+    order = [best["method"], *(m for m in chosen["method"] if m != best["method"])][:MOST_ADAPTERS_IN_EXAMPLES]
+    answers = [_answers(results, best["model"], method, best["mode"]) for method in [before.iloc[0]["method"], *order]]
+    first, after, *others = answers
+    kinds: dict[str, Callable[[str], bool]] = {
+        "Wrong before, right after": lambda key: not _right(first[key]) and _right(after[key]),
+        "Wrong before and after": lambda key: not _right(first[key]) and not _right(after[key]),
+        "Right before, wrong after": lambda key: _right(first[key]) and not _right(after[key]),
+        "The adapters disagree": lambda key: any(o[key]["prediction"] != after[key]["prediction"] for o in others),
+    }
+    used: set[str] = set()
+    groups = []
+    for title, fits in kinds.items():
+        ids = _spread([key for key in first if key not in used and fits(key)], first)[:MOST_EXAMPLES_OF_A_KIND]
+        used.update(ids)
+        if ids:
+            groups.append({"title": title, "rows": [_example(key, answers) for key in ids]})
+    names = ["before fine-tuning", *(method_name(method) for method in order)]
+    return {"names": names, "groups": groups, "model": best["model"]}
+
+
+def _answers(results: Results, model: str, method: str, mode: str) -> dict[str, dict]:
+    """The answers of an arm's first seed, by row."""
+    for content, file in zip(results.metrics, results.predictions_files, strict=True):
+        if content["arm"]["model"] == model and content["arm"]["method"] == method:
+            return {row["id"]: row for row in read_jsonl(file) if row["mode"] == mode}
+    raise KeyError(method)
+
+
+def _right(row: Mapping) -> bool:
+    return row["prediction"] == row["label"]
+
+
+def _spread(ids: Sequence[str], rows: Mapping[str, Mapping]) -> list[str]:
+    """The ids in such an order that the first ones have different labels."""
+    seen: dict[str, int] = {}
+    rank = {}
+    for key in ids:
+        label = rows[key]["label"]
+        rank[key] = seen[label] = seen.get(label, 0) + 1
+    return sorted(ids, key=lambda key: rank[key])
+
+
+def _example(key: str, answers: Sequence[Mapping[str, Mapping]]) -> dict:
+    row = answers[0][key]
+    return {
+        "id": key,
+        "text": row["text"],
+        "label": row["label"],
+        "answers": [
+            {
+                "raw": None if arm[key]["raw"] is None else arm[key]["raw"].replace("\n", "⏎"),
+                "prediction": arm[key]["prediction"],
+                "right": _right(arm[key]),
+                "invalid": arm[key]["prediction"] == INVALID,
+            }
+            for arm in answers
+        ],
+    }
+
+
+# Figures, downloads, versions, checksums
+
+
+def figure_blocks(files: Iterable[Path], link: Callable[[Path], str]) -> dict[str, dict]:
+    """Each figure by name: a data URI, its caption, and its other files."""
+    by_name: dict[str, dict[str, Path]] = {}
+    for file in files:
+        by_name.setdefault(file.stem, {})[file.suffix.lstrip(".")] = file
+    blocks = {}
+    for name, formats in by_name.items():
+        if name not in CAPTIONS or formats.keys() != {"png", "svg", "csv"}:
+            raise UserError(
+                f"--figures: {name} is no figure that the report knows, or one of its three files is missing"
+            )
+        title, caption = CAPTIONS[name]
+        width = re.search(r'<svg[^>]* width="([\d.]+)pt"', formats["svg"].read_text(encoding="utf-8"))
+        blocks[name] = {
+            "name": name,
+            "title": title,
+            "caption": caption,
+            "source": _data_uri(formats["svg"], "image/svg+xml"),
+            "wide": bool(width) and float(width[1]) > WIDE,
+            "csv": download(formats["csv"], link),
+            "files": {kind: link(formats[kind]) for kind in ("png", "svg")},
+        }
+    return blocks
+
+
+def download(file: Path, link: Callable[[Path], str]) -> dict:
+    """A link that gives the file: from within the page, or where it lies when it is large."""
+    small = file.stat().st_size <= LARGEST_DOWNLOAD
+    return {"name": file.name, "href": _data_uri(file, "text/csv") if small else link(file), "path": link(file)}
+
+
+def _data_uri(file: Path, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode('ascii')}"
+
+
+def _linker(output: Path) -> Callable[[Path], str]:
+    return lambda file: Path(os.path.relpath(file, output.parent)).as_posix()
+
+
+def versions(results: Results) -> list[dict]:
+    """The software of the trainings (each set of versions once, with the arms that had it) and of the analysis."""
+    sets: dict[str, dict] = {}
+    for training in results.trainings:
+        key = json.dumps(training["versions"], sort_keys=True)
+        sets.setdefault(key, {"what": [], "versions": training["versions"]})["what"].append(_full_name(training["arm"]))
+    rows = [
+        {"what": "Training" + ("" if len(sets) == 1 else f" of {', '.join(entry['what'])}"), **entry["versions"]}
+        for entry in sets.values()
+    ]
+    result = [{"what": row.pop("what"), "versions": row} for row in rows]
+    return [*result, {"what": "Analysis", "versions": {name: metadata.version(name) for name in PACKAGES}}]
+
+
+def checksums(results: Results) -> list[dict]:
+    """The sha256 of the data, of the base models and of the adapters."""
+    rows = []
+    for part, file in results.dataset["files"].items():
+        for key, what in (("sha256", "downloaded file"), ("raw_sha256", "data file")):
+            if file.get(key):
+                rows.append({"what": f"Data ({part}), {what}", "sha256": file[key]})
+    for model, manifest in results.models.items():
+        for name, file in manifest["files"].items():
+            rows.append({"what": f"{model}, {name}", "sha256": file["sha256"]})
+    for training in results.trainings:
+        rows.append({"what": f"Adapter of {_full_name(training['arm'])}", "sha256": training["adapter_sha256"]})
+    return rows
+
+
+def flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as rows of a dotted key and a value."""
+    rows = []
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, Mapping) and item:
+            rows += flatten(item, f"{name}.")
+        else:
+            rows.append((name, item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)))
+    return rows
+
+
+# Words and numbers
+
+
+def _full_name(arm: Mapping) -> str:
+    """An arm named in full: its folder."""
+    return f"{arm['model']}/{arm['method']}/seed{arm['seed']}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def unbroken(text: str) -> str:
+    """`text` with no line break between a number and its sign or unit."""
+    return re.sub(r"(?<=\d) (?=%|points?\b)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)
+
+
+def percent(value: float) -> str:
+    return f"{value * 100:.1f} %"
+
+
+def score(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+
+
+def size(value: float) -> str:
+    """Bytes for people."""
+    unit, divisor = ("GB", 1e9) if value >= 1e9 else ("MB", 1e6) if value >= 1e6 else ("kB", 1e3)
+    return f"{value / divisor:.3g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds >= 2 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 120:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
