@@ -1,0 +1,63 @@
+"""Measure the engine against what a user would otherwise run: `make bench`.
+
+Reads the model and the rows of the `sentiment` experiment (made by the workflow). Writes engine.json, flat, and prints
+it as a table. Figures are ratios of paired repeats: each side trains on, or answers, the same rows in turn. Ends with
+an error when the sides do not compute the same; a figure that misses its mark is only said.
+"""
+
+import argparse
+import logging
+import os
+from pathlib import Path
+
+import datasets
+import torch
+import transformers
+
+from benchmarks import answering, frameworks, memory, training
+from benchmarks.report import Report
+from benchmarks.workload import sentiment
+from reprolora.errors import run_script
+
+PARTS = ("training", "answering", "memory", "frameworks")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path(), help="the folder that holds results/")
+    parser.add_argument("--output", type=Path, default=Path("results/benchmarks"))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--steps", type=int, default=4, help="optimizer steps of one repeat")
+    parser.add_argument("--curve-steps", type=int, default=training.CURVE_STEPS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=64, help="test rows of one repeat")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(args.threads)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    logging.captureWarnings(True)
+    args.output.mkdir(parents=True, exist_ok=True)
+    workload = sentiment(args.results)
+    report = Report(workload.device)
+    if "training" in args.parts:
+        training.measure(workload, report, args.steps, args.repeats)
+    if {"training", "answering"} & set(args.parts):
+        model = training.compare_curves(workload, report, args.curve_steps)
+    if "answering" in args.parts:
+        answering.measure(workload, report, model, args.rows, args.repeats)
+    if "memory" in args.parts:
+        memory.measure(workload, report, args.results, args.output)
+    if "frameworks" in args.parts:
+        frameworks.measure(workload, report, args.output / "venvs", args.output, args.steps, args.repeats)
+    report.write(args.output / "engine.json")
+    print(f"\n{report.table()}\n\n{args.output / 'engine.json'}")
+
+
+if __name__ == "__main__":
+    run_script(main)
