@@ -31,7 +31,7 @@ rule train_adapter:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
-        library=library_of("train_adapter"),
+        code=code_of("train_adapter"),
         settings=arm_settings("train_adapter"),
         # Not an output, since Snakemake deletes outputs before a job starts, and a killed job resumes from here.
         checkpoints="results/checkpoints/{experiment}/{model}/{method}/seed{seed}",
@@ -71,7 +71,7 @@ rule evaluate_adapter:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
-        library=library_of("evaluate_adapter"),
+        code=code_of("evaluate_adapter"),
         settings=arm_settings("evaluate_adapter"),
     message:
         "Reloading {wildcards.method} on {wildcards.model} for the answers of {wildcards.experiment} (seed {wildcards.seed})"

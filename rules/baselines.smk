@@ -21,7 +21,7 @@ rule evaluate_zero_shot:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
-        library=library_of("evaluate_zero_shot"),
+        code=code_of("evaluate_zero_shot"),
         settings=arm_settings("evaluate_zero_shot"),
     message:
         "Asking {wildcards.model} as it is for the answers of {wildcards.experiment}"
@@ -50,7 +50,7 @@ rule evaluate_classical:
     resources:
         mem_mb=2000,
     params:
-        library=library_of("evaluate_classical"),
+        code=code_of("evaluate_classical"),
         settings=arm_settings("evaluate_classical"),
     message:
         "Answering {wildcards.experiment} with {wildcards.method}"

@@ -44,6 +44,7 @@ EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.ex
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
+TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources")
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -83,14 +84,20 @@ def script_file(name):
     return str(PROJECT / "scripts" / f"{name}.py")
 
 
-def library_of(name):
-    """A digest of the library modules that a script imports, directly or not, as a parameter of its rule.
+def library_file(name):
+    """A file of the library that is no Python, as an input of the rule that reads it."""
+    return str(PROJECT / "scripts" / "reprolora" / name)
 
-    By content, so a touched module reruns nothing; and not as inputs, since twenty for each of a thousand jobs would
-    make Snakemake slow.
+
+def code_of(name):
+    """A digest of a script and of the library modules that it imports, directly or not, as a parameter of its rule.
+
+    By content alone: Snakemake looks at an input's content only when its time is later than the outputs', so that a
+    file which was copied with its old time would be missed. And modules are no inputs, since twenty of them for each of
+    a thousand jobs would make Snakemake slow.
     """
-    files = import_closure(PROJECT / "scripts" / f"{name}.py")
-    contents = {str(file.relative_to(PROJECT)): sha256_of(file) for file in files}
+    file = PROJECT / "scripts" / f"{name}.py"
+    contents = {str(file.relative_to(PROJECT)): sha256_of(file) for file in [file, *import_closure(file)]}
     return sha256(canonical_json(contents).encode()).hexdigest()
 
 
@@ -121,12 +128,6 @@ def files_of_arms(name, stage=None):
 
 def failures_of_arms(wildcards):
     return [f"{arm.folder}/failure.json" for arm in ARMS[wildcards.experiment] if arm in FAILURES]
-
-
-def tables(wildcards):
-    """The experiment's tables."""
-    folder = f"results/{wildcards.experiment}/tables"
-    return [f"{folder}/{name}.csv" for name in ("metrics", "comparison", "resources")]
 
 
 def figure_rules(experiment):
@@ -163,10 +164,17 @@ def dataset_manifest(wildcards):
     return f"results/datasets/{EXPERIMENTS[wildcards.experiment].dataset}/manifest.json"
 
 
+def models_asked(experiment):
+    """The models that have a running arm."""
+    return list(dict.fromkeys(arm.model for arm in running_arms(experiment) if arm.model != CLASSICAL))
+
+
 def prompts_of_models(wildcards):
-    """What the prompts look like to each model that is asked something."""
-    models = dict.fromkeys(arm.model for arm in running_arms(wildcards.experiment) if arm.model != CLASSICAL)
-    return [f"results/{wildcards.experiment}/{model}/prompts.json" for model in models]
+    return [f"results/{wildcards.experiment}/{model}/prompts.json" for model in models_asked(wildcards.experiment)]
+
+
+def manifests_of_models(wildcards):
+    return [f"results/models/{model}/manifest.json" for model in models_asked(wildcards.experiment)]
 
 
 def raw_files(wildcards):
@@ -183,6 +191,14 @@ def raw_arguments(wildcards):
     """The same as arguments, PART=FILE."""
     parts = CONFIGURATION.datasets[wildcards.dataset].files.parts
     return [f"{part}={file}" for part, file in zip(parts, raw_files(wildcards), strict=True)]
+
+
+def own_data(wildcards):
+    """Digests of the user's own files, which may be replaced by ones with an older time."""
+    parts = CONFIGURATION.datasets[wildcards.dataset].files.parts.values()
+    own = [parse_source(file.source).kind == "file" for file in parts]
+    files = [Path(file) for file, is_own in zip(raw_files(wildcards), own, strict=True) if is_own]
+    return [sha256_of(file) for file in files if file.is_file()]
 
 
 def own_model(wildcards):
@@ -265,8 +281,7 @@ def final_outputs():
     """
     files = []
     for experiment in EXPERIMENTS:
-        files += expand(rules.write_report.output, experiment=experiment)
-        for name in figure_rules(experiment):
+        for name in ("write_report", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
         for arm in running_arms(experiment):
             if Path(arm.folder, "metrics.json").exists():

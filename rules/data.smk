@@ -10,7 +10,7 @@ rule fetch_dataset:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("fetch_dataset"),
+        code=code_of("fetch_dataset"),
         settings=fetch_dataset_settings,
     message:
         "Fetching the {wildcards.part} rows of {wildcards.dataset}"
@@ -32,9 +32,10 @@ rule prepare_dataset:
     resources:
         mem_mb=2000,
     params:
-        library=library_of("prepare_dataset"),
+        code=code_of("prepare_dataset"),
         settings=prepare_dataset_settings,
         raw=raw_arguments,
+        own=own_data,
     message:
         "Reading the rows of {wildcards.dataset}"
     shell:
@@ -58,7 +59,7 @@ rule split_dataset:
     resources:
         mem_mb=2000,
     params:
-        library=library_of("split_dataset"),
+        code=code_of("split_dataset"),
         settings=split_dataset_settings,
     message:
         "Splitting the rows of {wildcards.experiment}"

@@ -11,7 +11,7 @@ rule doctor:
         gpu=GPUS_PER_JOB,
         mem_mb=2000,
     params:
-        library=library_of("doctor"),
+        code=code_of("doctor"),
         settings=doctor_settings,
     message:
         "Looking at this machine and environment"

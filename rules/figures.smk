@@ -18,7 +18,7 @@ rule plot_accuracy:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("plot_accuracy"),
+        code=code_of("plot_accuracy"),
     message:
         "Drawing accuracy and F1 of {wildcards.experiment}"
     shell:
@@ -46,7 +46,7 @@ rule plot_confusion:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("plot_confusion"),
+        code=code_of("plot_confusion"),
     message:
         "Drawing the confusion matrices of {wildcards.experiment}"
     shell:
@@ -75,7 +75,7 @@ rule plot_training:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("plot_training"),
+        code=code_of("plot_training"),
     message:
         "Drawing the loss curves of {wildcards.experiment}"
     shell:
@@ -103,7 +103,7 @@ rule plot_resources:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("plot_resources"),
+        code=code_of("plot_resources"),
     message:
         "Drawing memory and time of {wildcards.experiment}"
     shell:

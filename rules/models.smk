@@ -11,7 +11,7 @@ rule fetch_model:
     resources:
         mem_mb=4000,
     params:
-        library=library_of("fetch_model"),
+        code=code_of("fetch_model"),
         settings=fetch_model_settings,
         local=own_model_arguments,
     message:
@@ -37,7 +37,7 @@ rule inspect_prompts:
     resources:
         mem_mb=2000,
     params:
-        library=library_of("inspect_prompts"),
+        code=code_of("inspect_prompts"),
         settings=inspect_prompts_settings,
     message:
         "Counting the tokens of the prompts of {wildcards.experiment} for {wildcards.model}"

@@ -12,7 +12,7 @@ rule summarize_metrics:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("summarize_metrics"),
+        code=code_of("summarize_metrics"),
     message:
         "Collecting the metrics of {wildcards.experiment}"
     shell:
@@ -34,7 +34,7 @@ rule compare_methods:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("compare_methods"),
+        code=code_of("compare_methods"),
     message:
         "Comparing the methods of {wildcards.experiment}"
     shell:
@@ -58,7 +58,7 @@ rule summarize_resources:
     resources:
         mem_mb=1000,
     params:
-        library=library_of("summarize_resources"),
+        code=code_of("summarize_resources"),
         price_per_hour=CONFIGURATION.machine.price_per_hour,
     message:
         "Collecting time, memory and cost of {wildcards.experiment}"

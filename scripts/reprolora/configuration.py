@@ -31,12 +31,11 @@ from pydantic import (
 )
 
 from reprolora.errors import UserError
+from reprolora.labels import INVALID
 from reprolora.sources import parse_source
 
 # The folder that arms without a language model lie in; so no model may be called this.
 CLASSICAL = "classical"
-# The answer that is none of the labels; so no label may be called this.
-INVALID = "INVALID"
 # Above this, a loss that does not fall is the commonest complaint of people who fine-tune with LoRA.
 HIGH_LEARNING_RATE = 5e-4
 PARTS = ("all", "train", "validation", "test")
