@@ -129,6 +129,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "duration": duration,
         "number": number,
         "text": unbroken,
+        "p": lambda value: p_text(value).removeprefix("= "),
     }
     return environment.from_string(template.read_text(encoding="utf-8")).render(context)
 
@@ -689,7 +690,7 @@ def score(value: float) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def size(value: float) -> str:
