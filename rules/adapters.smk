@@ -2,8 +2,6 @@ rule train_adapter:
     input:
         script=script_file("train_adapter"),
         model="results/models/{model}/manifest.json",
-        # Prompts that would be cut stop the run before anything long; what else is counted there changes no adapter.
-        prompts=ancient("results/{experiment}/{model}/prompts.json"),
         train=split_file("train.jsonl"),
         validation=split_file("validation.jsonl"),
     output:

@@ -2,7 +2,6 @@ rule evaluate_zero_shot:
     input:
         script=script_file("evaluate_zero_shot"),
         model="results/models/{model}/manifest.json",
-        prompts=ancient("results/{experiment}/{model}/prompts.json"),  # to stop before anything long, as in training
         test=split_file("test.jsonl"),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",

@@ -32,6 +32,9 @@ rule inspect_prompts:
         "results/{experiment}/{model}/prompts.json",
     log:
         "results/logs/inspect_prompts/{experiment}/{model}.log",
+    # Early, since it says at once what training would stop at: prompts that are cut. (Not an input of train_adapter:
+    # what else is counted here changes no adapter; and an `ancient` one would hide other changes from Snakemake.)
+    priority: 1
     conda:
         TRAINING_ENVIRONMENT
     resources:
