@@ -313,7 +313,7 @@ def draw_resources(table: pd.DataFrame) -> Figure:
         name, divisor = unit_of(part["value"].max())
         thickness = 0.8 / len(shown)
         largest = part["value"].max() / divisor
-        digits = 2 if largest < 10 else 1 if largest < 100 else 0
+        digits = 2 if largest < 100 else 1 if largest < 1000 else 0
         for k, arm in enumerate(shown["name"]):
             for row, phase in enumerate(phases[key]):
                 values = part.loc[(part["name"] == arm) & (part["phase"] == phase), "value"].dropna() / divisor

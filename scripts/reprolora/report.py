@@ -21,7 +21,7 @@ from reprolora.arms import CLASSICAL, KEY, arm_names, method_name, read_arms, re
 from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl
 from reprolora.labels import INVALID
-from reprolora.statistics import ALL_SEEDS, STUDENT, other_side, p_text, sentence
+from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
 
 # More rows than these nobody reads in a page; the files have all.
 MOST_COMPARISONS = 60
@@ -197,15 +197,14 @@ class Results:
 
     def compare(self, a: Mapping, b: Mapping) -> dict | None:
         """The comparison of two contenders from the side of a, or None when the table has it not."""
-        for row in self.comparison.to_dict("records"):
-            sides = [(row[f"model_{side}"], row[f"method_{side}"]) for side in "ab"]
-            wanted = [(a["model"], a["method"]), (b["model"], b["method"])]
-            modes = {x["mode"] for x in (a, b)} - {CLASSICAL} or {CLASSICAL}
-            if row["mode"] in modes and len(modes) == 1:
-                if sides == wanted:
-                    return row
-                if sides == wanted[::-1]:
-                    return other_side(row)
+        modes = {arm["mode"] for arm in (a, b)} - {CLASSICAL} or {CLASSICAL}
+        for first, second, turn in ((a, b, lambda row: row), (b, a, other_side)):
+            found = self.comparison[self.comparison["mode"].isin(modes)]
+            for side, arm in (("a", first), ("b", second)):
+                for key in ("model", "method"):
+                    found = found[found[f"{key}_{side}"] == arm[key]]
+            if len(found) and len(modes) == 1:
+                return turn(found.iloc[0].to_dict())
         return None
 
 
@@ -344,16 +343,16 @@ def comparison_rows(results: Results) -> list[dict]:
     if table.empty:
         return []
     best = results.contenders().sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
-    rows = [row if row["accuracy_difference"] >= 0 else other_side(row) for row in table.to_dict("records")]
+    with_best = pd.Series(False, index=table.index)
+    for side in "ab":
+        with_best |= (table[f"model_{side}"] == best["model"]) & (table[f"method_{side}"] == best["method"])
+    chosen = pd.concat([table[with_best], table[~with_best]]).head(MOST_COMPARISONS).to_dict("records")
     names = _contender_names(results)
-
-    def others_last(row: Mapping) -> bool:
-        return all((row[f"model_{s}"], row[f"method_{s}"]) != (best["model"], best["method"]) for s in "ab")
-
     result = []
-    for row in sorted(rows, key=others_last)[:MOST_COMPARISONS]:
+    for row in chosen:
+        row = row if row["accuracy_difference"] >= 0 else other_side(row)
         a, b = (names[row[f"model_{side}"], row[f"method_{side}"], row["mode"]] for side in "ab")
-        result.append(row | {"a": a, "b": b, "sentence": sentence(row, a, b), "pooled": row["test"] == STUDENT})
+        result.append(row | {"sentence": sentence(row, a, b)})
     return result
 
 
@@ -705,4 +704,6 @@ def duration(seconds: float) -> str:
         return f"{seconds / 3600:.1f} h"
     if seconds >= 120:
         return f"{seconds / 60:.1f} min"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    return f"{seconds:.2g} s" if seconds >= 0.01 else f"{seconds * 1000:.2g} ms"

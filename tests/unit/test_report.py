@@ -325,7 +325,9 @@ def test_sizes(value, text):
     assert report.size(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.0305, "0.03 s"), (47.4, "47 s"), (264, "4.4 min"), (9000, "2.5 h")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.00016, "0.16 ms"), (0.0305, "0.03 s"), (47.4, "47 s"), (264, "4.4 min"), (9000, "2.5 h")]
+)
 def test_durations(value, text):
     assert report.duration(value) == text
 
