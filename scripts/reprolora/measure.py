@@ -1,14 +1,14 @@
 """Time and memory of one phase of the work, apart from the phases before and after it."""
 
 import platform
-import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from reprolora.memory import peak_resident_bytes, reset_peak
 
 
 class Meter:
@@ -31,8 +31,7 @@ class Meter:
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
-            with suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5")
+            reset_peak()
         start = time.perf_counter()
         yield
         if self.device.type == "cuda":
@@ -44,10 +43,4 @@ class Meter:
 
 def peak_bytes(device: torch.device) -> int:
     """The peak so far of the phase: allocated on a GPU, resident otherwise."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_resident_bytes()
