@@ -1,6 +1,5 @@
 """The workflow as its tools see it: linted, formatted, and quick to plan."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from projects import PARTS, jobs
+from projects import PARTS, jobs, seconds
 
 ROOT = Path(__file__).parents[2]
 CHECKS = {
@@ -47,14 +46,6 @@ def test_a_tool_would_find_something(name, tmp_path):
     with (tmp_path / file).open("a") as stream:
         stream.write("\n\n" + text)
     assert any(done.returncode for done in check(name, tmp_path))
-
-
-def seconds(action) -> float:
-    """Processor time that an action's processes took: unlike the clock, the same on a busy machine."""
-    before = os.times()
-    action()
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def test_planning_a_thousand_jobs_takes_little_more_than_starting(fresh):
