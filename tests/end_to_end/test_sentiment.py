@@ -12,6 +12,7 @@ import pytest
 from projects import copy_project
 
 FEW_ROWS = """
+experiments: [sentiment]
 experiment:
   sentiment:
     split: {limits: {train: 128, validation: 32, test: 80}}
