@@ -30,6 +30,7 @@ lint: test-environment
 bench: environment
 	$(RUN) snakemake --cores all -- results/models/smollm2-135m/manifest.json results/sentiment/splits/seed1/train.jsonl
 	PYTHONPATH='$(CURDIR)/scripts:$(CURDIR)/tests' $(RUN) benchmarks $(ARGS)
+	PYTHONPATH='$(CURDIR)/scripts:$(CURDIR)/tests' $(RUN) benchmarks.scaling
 
 doctor: environment
 	@$(RUN) snakemake --cores 1 --forcerun doctor --quiet host progress reason rules $(ARGS) -- doctor

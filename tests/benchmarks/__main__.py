@@ -6,17 +6,12 @@ an error when the sides do not compute the same; a figure that misses its mark i
 """
 
 import argparse
-import logging
 import os
 from pathlib import Path
 
-import datasets
-import torch
-import transformers
-
 from benchmarks import answering, frameworks, memory, training
 from benchmarks.report import Report
-from benchmarks.workload import sentiment
+from benchmarks.workload import sentiment, set_up
 from reprolora.errors import run_script
 
 PARTS = ("training", "answering", "memory", "frameworks")
@@ -37,11 +32,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    datasets.disable_progress_bars()
-    logging.captureWarnings(True)
+    set_up(args.threads)
     args.output.mkdir(parents=True, exist_ok=True)
     workload = sentiment(args.results)
     report = Report(workload.device)

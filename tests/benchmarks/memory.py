@@ -21,7 +21,7 @@ import transformers
 
 from benchmarks import training
 from benchmarks.report import Report
-from benchmarks.workload import Workload, sentiment
+from benchmarks.workload import Workload, sentiment, set_up
 from reprolora.measure import Meter
 from reprolora.prompts import EncodedRow
 
@@ -95,8 +95,7 @@ def main() -> None:
     parser.add_argument("--method", choices=("lora", "qlora"), required=True)
     parser.add_argument("--model", type=Path, help="a large model; its rows are random")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
+    set_up(args.threads)
     workload = sentiment(args.results)
     rows: list[Any] = workload.batches(STEPS, 0)
     if args.model:

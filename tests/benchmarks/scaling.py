@@ -15,12 +15,11 @@ from typing import Any
 
 import pandas as pd
 import torch
-import transformers
 from peft import PeftModel
 from torch.nn.functional import cross_entropy
 
 from benchmarks.memory import random_rows
-from benchmarks.workload import Workload, sentiment
+from benchmarks.workload import Workload, sentiment, set_up
 from reprolora import models
 from reprolora.engine import answers, lora, plain
 from reprolora.engine.batches import collate_padded, collate_ragged
@@ -170,9 +169,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2, help="steps of each point; the fastest counts")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    set_up(args.threads)
     figures = measure(sentiment(args.results), args.output, args.steps)
     table = figures.pivot(index=["quantity", "value"], columns="side", values="examples_per_second")
     table["times"] = table[OURS] / table[PLAIN]

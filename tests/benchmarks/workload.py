@@ -1,12 +1,15 @@
 """What all contenders work on: the rows, the model and the adapters of the `sentiment` experiment."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
+import transformers
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -23,6 +26,15 @@ FILES = (
     f"results/models/{MODEL}/manifest.json",
     *(f"results/{EXPERIMENT}/splits/seed1/{split}.jsonl" for split in ("train", "test")),
 )
+
+
+def set_up(threads: int) -> None:
+    """Compute with this number of threads, and let only the benchmark speak."""
+    torch.set_num_threads(threads)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    logging.captureWarnings(True)
 
 
 @dataclass
