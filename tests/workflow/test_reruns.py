@@ -228,7 +228,7 @@ MODULES = {
     "imports": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING),
     "measure": ASKING,
-    "memory": ("evaluate_classical",),
+    "memory": (*ASKING, "evaluate_classical"),
     "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
     "model_files": ("fetch_model",),
     "models": ENCODING,
