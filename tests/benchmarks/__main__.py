@@ -22,7 +22,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path(), help="the folder that holds results/")
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--steps", type=int, default=4, help="optimizer steps of one repeat")
+    parser.add_argument("--steps", type=int, default=2, help="timed optimizer steps of one repeat")
     parser.add_argument("--curve-steps", type=int, default=training.CURVE_STEPS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=64, help="test rows of one repeat")
@@ -36,18 +36,23 @@ def main() -> None:
     args.output.mkdir(parents=True, exist_ok=True)
     workload = sentiment(args.results)
     report = Report(workload.device)
-    if "training" in args.parts:
-        training.measure(workload, report, args.steps, args.repeats)
+    output = args.output / "engine.json"
     if {"training", "answering"} & set(args.parts):
         model = training.compare_curves(workload, report, args.curve_steps)
+    # After each part, so that one which is interrupted costs no other's figures.
+    if "training" in args.parts:
+        training.measure(workload, report, args.steps, args.repeats)
+        report.write(output)
     if "answering" in args.parts:
         answering.measure(workload, report, model, args.rows, args.repeats)
+        report.write(output)
     if "memory" in args.parts:
         memory.measure(workload, report, args.results, args.output)
+        report.write(output)
     if "frameworks" in args.parts:
         frameworks.measure(workload, report, args.output / "venvs", args.output, args.steps, args.repeats)
-    report.write(args.output / "engine.json")
-    print(f"\n{report.table()}\n\n{args.output / 'engine.json'}")
+        report.write(output)
+    print(f"\n{report.table()}\n\n{output}")
 
 
 if __name__ == "__main__":

@@ -208,7 +208,7 @@ def measure(workload: Workload, report: Report, venvs: Path, scratch: Path, step
         try:
             framework.install()
             for repeat in range(repeats):
-                rows = workload.batches(steps, repeat)
+                rows = workload.batches(steps + 1, repeat)
                 mine = training.ours(workload, "lora", rows, "fp32").seconds
                 with TemporaryDirectory(dir=scratch) as folder:
                     ratios.append(framework.train(workload, rows, Path(folder).resolve()) / mine)

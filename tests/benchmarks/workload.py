@@ -84,7 +84,7 @@ def sentiment(results: Path = Path()) -> Workload:
     configuration, _ = load_configuration(ROOT)
     settings, methods = {}, {}
     for method in ("lora", "qlora"):
-        arm = Arm(EXPERIMENT, MODEL, method, seed=1)
+        arm = Arm(EXPERIMENT, MODEL, f"{method}-dropout", seed=1)  # the tutorials' adapters
         asked = train_adapter_settings(configuration, arm)
         methods[method] = asked.pop("method")
         settings = asked | evaluate_adapter_settings(configuration, arm)
