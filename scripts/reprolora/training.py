@@ -61,7 +61,7 @@ def trainer_arguments(
         bf16=precision == "bf16",
         fp16=precision == "fp16",
         use_cpu=device.type == "cpu",
-        optim="adamw_torch",
+        optim="adamw_torch_fused",
         eval_strategy="steps",
         eval_steps=evaluate_every,
         save_strategy="steps",
