@@ -33,12 +33,18 @@ def project(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("end to end") / "a clone"
     copy_project(folder)
     (folder / "few.yaml").write_text(FEW_ROWS)
+    run(folder)
+    return folder
+
+
+def run(folder: Path) -> str:
+    """The one command on few rows; what it said."""
     command = [sys.executable, "-m", "snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", "few.yaml"]
     # The rules' `python` is the one that runs the tests.
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-5000:]
-    return folder
+    return done.stdout + done.stderr
 
 
 def arm(project: Path, method: str, name: str) -> dict:
@@ -75,3 +81,17 @@ def test_figures_and_report_are_there(project):
             assert (project / RESULTS / f"figures/{figure}.{kind}").stat().st_size > 100
     report = (project / RESULTS / "report.html").read_text()
     assert "SmolLM2" in report and "QLoRA" in report
+
+
+def test_again_from_scratch_every_answer_and_score_is_the_same(project):
+    """The last test, since it makes the results anew."""
+    assert "Nothing to be done" in run(project)
+    first = (project / RESULTS).rename(project / "first")
+    run(project)
+    compared = [path.relative_to(first) for name in ("predictions.jsonl", "metrics.json") for path in first.rglob(name)]
+    assert len(compared) == 2 * len(ARMS)
+    for path in compared:
+        assert (project / RESULTS / path).read_bytes() == (first / path).read_bytes(), path
+    for name in ("lora", "qlora"):
+        weights = f"smollm2-135m/{name}/seed1/adapter/adapter_model.safetensors"
+        assert (project / RESULTS / weights).read_bytes() == (first / weights).read_bytes()
