@@ -31,6 +31,8 @@ FILES = {
     "hardware": ("config/hardware.yaml", c.Hardware),
     "experiment": ("config/experiments/NAME.yaml", c.Experiment),
 }
+# The keys of the main file.
+OWN_KEYS = ("experiments", "hardware", "tracking")
 # Ranges that PEFT does not declare but that every use of the key has.
 RANGES = {
     "r": {"minimum": 1},
@@ -51,11 +53,11 @@ def file_schema(name: str) -> dict[str, Any]:
     _, model = FILES[name]
     if model is None:
         fields = c.Configuration.model_fields
-        own = {key: fields[key] for key in ("experiments", "hardware")}
+        own = {key: fields[key] for key in OWN_KEYS}
         schema: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
-            "required": list(own),
+            "required": [key for key, field in own.items() if field.is_required()],
             "properties": {
                 key: TypeAdapter(typing.Annotated[field.rebuild_annotation(), field]).json_schema()
                 for key, field in own.items()
@@ -130,7 +132,7 @@ def tables() -> str:
     for name, (file, model) in FILES.items():
         if model is None:
             fields = c.Configuration.model_fields
-            rows = [row(key, fields[key]) for key in ("experiments", "hardware")]
+            rows = [row(key, fields[key]) for key in OWN_KEYS]
         else:
             rows = list(section_rows(model, "" if name == "experiment" else "NAME."))
         parts.append("\n".join([f"### {file}", "", "| key | values | default | meaning |", "|---|---|---|---|", *rows]))
