@@ -7,6 +7,7 @@ Run it after a change of the models, or of the version of PEFT.
 
 import argparse
 import dataclasses
+import enum
 import json
 import re
 import types
@@ -106,6 +107,9 @@ def json_type(annotation: Any) -> dict[str, Any]:
     if origin in (typing.Union, types.UnionType):
         options = [json_type(argument) for argument in arguments]
         flat = [inner for option in options for inner in option.get("anyOf", [option])]
+        if any(isinstance(argument, type) and issubclass(argument, enum.Enum) for argument in arguments):
+            # PEFT takes a member of an enumeration or its text; any other text it would silently take for none of them.
+            flat = [option for option in flat if option != {"type": "string"}]
         return {"anyOf": [option for number, option in enumerate(flat) if option not in flat[:number]]}
     if origin is typing.Literal:
         # PEFT writes `pissa_niter_[number of iters]` among the allowed words; that is a pattern, not a word.
@@ -115,6 +119,8 @@ def json_type(annotation: Any) -> dict[str, Any]:
         if not patterns:
             return choices
         return {"anyOf": [choices, *({"type": "string", "pattern": f"^{text}$"} for text in patterns)]}
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return {"enum": [member.value for member in annotation]}
     if origin in (list, tuple):
         items = [argument for argument in arguments if argument is not ...]
         return {"type": "array"} | ({"items": json_type(items[0])} if len(set(items)) == 1 else {})

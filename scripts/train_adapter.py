@@ -26,7 +26,7 @@ from reprolora.files import read_jsonl, write_json, write_jsonl
 from reprolora.measure import Meter
 from reprolora.precision import TYPES, choose_precision
 from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
-from reprolora.tracking import prepare_tracker
+from reprolora.tracking import check_tracker, prepare_tracker
 from reprolora.training import Checkpoints, TrainingLog, trainer_arguments
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ def main() -> None:
 def train(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
     models.quiet_libraries()
+    check_tracker(args.tracking)
     training, method, seed = settings["training"], settings["method"], settings["arm"]["seed"]
     device = claim_device(settings["accelerator"])
     precision = choose_precision(training["precision"], device)

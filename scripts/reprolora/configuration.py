@@ -327,7 +327,7 @@ class Quantization(Section):
     @model_validator(mode="before")
     @classmethod
     def _no_4_bit_defaults_in_8_bits(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("load_in_8bit") is True:
+        if isinstance(data, dict) and str(data.get("load_in_8bit")).lower() == "true":  # `--config` gives texts
             return {"bnb_4bit_quant_type": None, "bnb_4bit_use_double_quant": None} | data
         return data
 

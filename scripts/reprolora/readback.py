@@ -91,7 +91,7 @@ def _facts_of_8_bits(layer: torch.nn.Module) -> dict[str, Any]:
     return {
         "type": str(layer.weight.dtype).removeprefix("torch."),
         "double_quantization": False,
-        "block_size": layer.in_features,  # one constant for each row of the weight
+        "block_size": None,  # one constant for each row of the weight
         "outlier_threshold": layer.state.threshold,
     }
 

@@ -38,11 +38,7 @@ def prepare_tracker(tracker: str, folder: str | Path, arm: Mapping[str, Any], re
 
     What a training that is started anew has left in a folder of its own (TensorBoard's) is removed, so that no curve
     shows two trainings.
-
-    Raises:
-        UserError: the tracker's package is not installed.
     """
-    check_tracker(tracker)
     name = "{experiment}/{model}/{method}/seed{seed}".format(**arm)
     if tracker != "none":
         home = Path(folder).absolute() / tracker
