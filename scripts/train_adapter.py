@@ -105,12 +105,14 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             callbacks=[training_log],
         )
         trainer.train(resume_from_checkpoint=resume_from)
+    model = trainer.trained_model()
     groups = trainer.optimizer_groups()
     readback.check_optimizer(groups, training["learning_rate"], method["loraplus_lr_ratio"])
     if models.adapter_sha256(model) == initial:
         raise ArmFailed("the training changed no value; likely the learning rate is too low")
     if method["full"]:
-        model.to(TYPES[precision["chosen"]])  # as it is saved, reloaded and asked
+        for parameter in model.parameters():  # as they are saved, reloaded and asked; buffers stay as a load has them
+            parameter.data = parameter.data.to(TYPES[precision["chosen"]])
     state = trainer.state
 
     probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_config, get_peft_model, get_peft_model_state_dict
+from peft import PeftConfig, PeftModel, get_peft_config, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -160,8 +160,10 @@ def reload_adapter(
         model = base.requires_grad_(True)
     else:
         try:
-            # Trainable, so that what is read back from the layers is what was read back in training.
-            model = PeftModel.from_pretrained(base, adapter, is_trainable=True, local_files_only=True)
+            # Trainable where PEFT can, so that what is read back from the layers is what was read back in training.
+            config = PeftConfig.from_pretrained(adapter)
+            trainable = not config.is_prompt_learning
+            model = PeftModel.from_pretrained(base, adapter, is_trainable=trainable, local_files_only=True)
         except (RuntimeError, ValueError) as error:
             raise ArmFailed(f"{file}: PEFT cannot load it: {error}") from error
     expected = trained_tensors(model)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def folder(tmp_path_factory):
 
 def settings_of(name: str, **training) -> dict:
     """The settings that the toy has with a method of the catalogue."""
-    settings = changed(epochs=2, evaluations_per_epoch=1, **training)
+    settings = changed(**({"epochs": 2} | training))
     method = CATALOGUE[name]
     settings["arm"]["method"] = name
     settings["training"]["learning_rate"] = method.learning_rate or 5e-3
@@ -191,17 +192,22 @@ def test_adapter_that_the_model_cannot_take_fails_in_one_line(folder, tmp_path):
 # What is loaded and saved
 
 
-def test_quantized_base_does_not_hold_the_file_in_memory(folder):
-    mapped = Path("/proc/self/maps")
-    if not mapped.exists():
+@pytest.mark.parametrize("quantization, is_mapped", [(None, True), (NF4, False), ({"load_in_8bit": True}, False)])
+def test_quantized_base_does_not_hold_the_file_in_memory(folder, tmp_path, quantization, is_mapped):
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
         pytest.skip("this system does not list what is mapped")
-    path = str(folder / "model/model.safetensors")
-    plain = load(folder)
-    assert path in mapped.read_text()
-    del plain
-    quantized = load(folder, NF4)
-    assert path not in mapped.read_text()
-    assert quantized.model.norm.weight.dtype == torch.float32
+    shutil.copytree(folder / "model", tmp_path / "model")
+    base = load(tmp_path, quantization)
+    assert (str(tmp_path / "model/model.safetensors") in maps.read_text()) is is_mapped
+    assert base.model.norm.weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["lora", "qlora"])
+def test_adapter_in_bf16_answers_when_reloaded_as_it_did_in_memory(folder, tmp_path, name):
+    out = evaluate(folder, train(folder, tmp_path, settings_of(name, precision="bf16")))
+    actual = read_json(out / "training.json")["actual"]
+    assert (actual["base_dtype"], actual["adapter_dtype"]) == ("bf16", "fp32")
 
 
 @pytest.mark.parametrize("engine", ["shared-prefix", "plain"])
@@ -243,12 +249,12 @@ def test_method_resumes_as_if_it_was_not_interrupted(folder, tmp_path, monkeypat
     class Killed(BaseException):
         pass
 
-    settings = settings_of(name, evaluations_per_epoch=2)
+    settings = settings_of(name, epochs=4, evaluations_per_epoch=2)
     whole = train(folder, tmp_path / "whole", settings)
     step = AdapterTrainer.training_step
 
     def killing(self, *args, **kwargs):
-        if self.state.global_step == 7:
+        if self.state.global_step == 13:
             raise Killed
         return step(self, *args, **kwargs)
 

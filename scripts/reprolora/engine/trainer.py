@@ -106,6 +106,12 @@ class AdapterTrainer(SFTTrainer):
             if group["params"]
         ]
 
+    def trained_model(self) -> PeftModel | PreTrainedModel:
+        """The model without what training put around it (autocast, fused layers), so that it computes as a reloaded
+        one does."""
+        lora.remove(self.model)
+        return self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedBatches:
         batch_size = self._train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         return LengthGroupedBatches(self._train_lengths, batch_size, self.args.seed)
