@@ -1,18 +1,19 @@
-rule evaluate_zero_shot:
+rule evaluate_prompted:
     input:
-        script=script_file("evaluate_zero_shot"),
+        script=script_file("evaluate_prompted"),
         model="results/models/{model}/manifest.json",
+        train=rows_to_show,
         test=split_file("test.jsonl"),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
         metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
         resources="results/{experiment}/{model}/{method}/seed{seed}/resources_evaluate.json",
     log:
-        "results/logs/evaluate_zero_shot/{experiment}/{model}/{method}/seed{seed}.log",
+        "results/logs/evaluate_prompted/{experiment}/{model}/{method}/seed{seed}.log",
     benchmark:
-        "results/benchmarks/evaluate_zero_shot/{experiment}/{model}/{method}/seed{seed}.tsv"
+        "results/benchmarks/evaluate_prompted/{experiment}/{model}/{method}/seed{seed}.tsv"
     wildcard_constraints:
-        method=any_of(methods("evaluate_zero_shot")),
+        method=any_of(methods("evaluate_prompted")),
     conda:
         TRAINING_ENVIRONMENT
     threads: threads_per_job
@@ -20,13 +21,13 @@ rule evaluate_zero_shot:
         gpu=GPUS_PER_JOB,
         mem_mb=4000,
     params:
-        code=code_of("evaluate_zero_shot"),
-        settings=arm_settings("evaluate_zero_shot"),
+        code=code_of("evaluate_prompted"),
+        settings=arm_settings("evaluate_prompted"),
     message:
-        "Asking {wildcards.model} as it is for the answers of {wildcards.experiment}"
+        "Asking {wildcards.model} as it is for the answers of {wildcards.experiment} ({wildcards.method})"
     shell:
-        "logged {log:q} python {input.script:q} --model {input.model:q} --test {input.test:q}"
-        " --settings {params.settings:q} --predictions {output.predictions:q} --metrics {output.metrics:q}"
+        "logged {log:q} python {input.script:q} --model {input.model:q} --train {input.train:q}"
+        " --test {input.test:q} --settings {params.settings:q} --predictions {output.predictions:q} --metrics {output.metrics:q}"
         " --resources {output.resources:q} --threads {threads}"
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 sys.path.append(str(Path(workflow.basedir) / "scripts"))
 
 from reprolora import plan
-from reprolora.configuration import CLASSICAL, ConfigurationError, load_configuration, read_yaml
+from reprolora.configuration import CLASSICAL, load_configuration, read_yaml
+from reprolora.errors import UserError
 from reprolora.files import canonical_json, sha256_of
 from reprolora.imports import import_closure
 from reprolora.sources import parse_source
+from reprolora.tracking import check_tracker
 
 # The project's folder as seen from the working directory: relative paths stay the same when both move together.
 PROJECT = Path(os.path.relpath(workflow.basedir))
@@ -29,8 +31,11 @@ def load():
             overrides.append((name, read_yaml(Path(file), name)))
         overrides.append(("--config", workflow.config_settings.config))
         configuration, warnings = load_configuration(Path(workflow.basedir), overrides)
-    except ConfigurationError as error:
-        for line in error.lines:
+        # With --sdm conda, trainings have an environment of their own, and look for themselves.
+        if not workflow.deployment_settings.deployment_method:
+            check_tracker(configuration.tracking)
+    except UserError as error:
+        for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         sys.exit(2)
     if workflow.is_main_process:
@@ -45,6 +50,8 @@ ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
 TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources")
+# A global of the shell commands rather than a parameter, since another tracker changes no result and reruns nothing.
+TRACKING = CONFIGURATION.tracking
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -154,6 +161,11 @@ def split_file(name):
         return f"results/{wildcards.experiment}/splits/seed{seed}/{name}"
 
     return file
+
+
+def rows_to_show(wildcards):
+    """The training rows, for a baseline that shows some of them in its prompt."""
+    return split_file("train.jsonl")(wildcards) if CONFIGURATION.methods[wildcards.method].shots else []
 
 
 def rows_of_experiment(wildcards):

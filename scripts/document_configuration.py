@@ -7,6 +7,7 @@ Run it after a change of the models, or of the version of PEFT.
 
 import argparse
 import dataclasses
+import enum
 import json
 import re
 import types
@@ -31,6 +32,8 @@ FILES = {
     "hardware": ("config/hardware.yaml", c.Hardware),
     "experiment": ("config/experiments/NAME.yaml", c.Experiment),
 }
+# The keys of the main file.
+OWN_KEYS = ("experiments", "hardware", "tracking")
 # Ranges that PEFT does not declare but that every use of the key has.
 RANGES = {
     "r": {"minimum": 1},
@@ -51,11 +54,11 @@ def file_schema(name: str) -> dict[str, Any]:
     _, model = FILES[name]
     if model is None:
         fields = c.Configuration.model_fields
-        own = {key: fields[key] for key in ("experiments", "hardware")}
+        own = {key: fields[key] for key in OWN_KEYS}
         schema: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
-            "required": list(own),
+            "required": [key for key, field in own.items() if field.is_required()],
             "properties": {
                 key: TypeAdapter(typing.Annotated[field.rebuild_annotation(), field]).json_schema()
                 for key, field in own.items()
@@ -104,6 +107,9 @@ def json_type(annotation: Any) -> dict[str, Any]:
     if origin in (typing.Union, types.UnionType):
         options = [json_type(argument) for argument in arguments]
         flat = [inner for option in options for inner in option.get("anyOf", [option])]
+        if any(isinstance(argument, type) and issubclass(argument, enum.Enum) for argument in arguments):
+            # PEFT takes a member of an enumeration or its text; any other text it would silently take for none of them.
+            flat = [option for option in flat if option != {"type": "string"}]
         return {"anyOf": [option for number, option in enumerate(flat) if option not in flat[:number]]}
     if origin is typing.Literal:
         # PEFT writes `pissa_niter_[number of iters]` among the allowed words; that is a pattern, not a word.
@@ -113,6 +119,8 @@ def json_type(annotation: Any) -> dict[str, Any]:
         if not patterns:
             return choices
         return {"anyOf": [choices, *({"type": "string", "pattern": f"^{text}$"} for text in patterns)]}
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return {"enum": [member.value for member in annotation]}
     if origin in (list, tuple):
         items = [argument for argument in arguments if argument is not ...]
         return {"type": "array"} | ({"items": json_type(items[0])} if len(set(items)) == 1 else {})
@@ -130,7 +138,7 @@ def tables() -> str:
     for name, (file, model) in FILES.items():
         if model is None:
             fields = c.Configuration.model_fields
-            rows = [row(key, fields[key]) for key in ("experiments", "hardware")]
+            rows = [row(key, fields[key]) for key in OWN_KEYS]
         else:
             rows = list(section_rows(model, "" if name == "experiment" else "NAME."))
         parts.append("\n".join([f"### {file}", "", "| key | values | default | meaning |", "|---|---|---|---|", *rows]))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-from reprolora import models
+from reprolora import models, readback
 from reprolora.devices import claim_device
 from reprolora.errors import run_script
-from reprolora.evaluation import Asker, check_reloaded, evaluate
+from reprolora.evaluation import Asker, answer_test, check_reloaded
 from reprolora.failures import recorded_failure
-from reprolora.files import read_json, read_jsonl, write_json, write_jsonl
+from reprolora.files import read_json, read_jsonl
 from reprolora.measure import Meter
 from reprolora.prompts import PromptEncoder
 
@@ -51,41 +51,27 @@ def evaluate_adapter(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
     models.quiet_libraries()
     trained = read_json(args.training)
-    precision = trained["precision"]["chosen"]
-    quantization = trained["settings"]["method"]["quantization"]
+    precision, method = trained["precision"]["chosen"], trained["settings"]["method"]
     device = claim_device(settings["accelerator"])
     meter = Meter(device, args.threads)
     with meter.phase("load"):
         folder = models.model_folder(args.model)
         tokenizer = models.load_tokenizer(folder)
-        base = models.load_base(folder, precision, device, quantization)
+        base = models.load_base(folder, precision, device, method["quantization"])
         model = models.reload_adapter(base, Path(args.adapter_config).parent, tokenizer)
-    models.check_as_asked(models.describe(model), precision, quantization)
+    actual = readback.describe(model)
+    readback.check_as_asked(actual, precision, method["quantization"], method["peft"])
+    readback.check_as_trained(actual, trained["actual"])
     if models.adapter_sha256(model) != trained["adapter_sha256"]:
         log.info("the adapter's file is not the one that %s describes", args.training)
 
     encoder = PromptEncoder(tokenizer, settings["prompt"])
-    evaluation = settings["evaluation"]
-    asker = Asker(model, encoder, settings["labels"], evaluation["batch_tokens"])
+    asker = Asker(model, encoder, settings["labels"], settings["evaluation"]["batch_tokens"])
     difference = check_reloaded(
         list(read_jsonl(args.reload_probe)), asker.probe(list(read_jsonl(args.validation))), precision
     )
     log.info("reloaded as trained: same answers, log-probabilities within %.2g", difference)
-
-    rows = list(read_jsonl(args.test))
-    with meter.phase("evaluate"):
-        predictions, metrics = evaluate(asker, rows, evaluation, settings["arm"])
-    write_jsonl(args.predictions, predictions)
-    write_json(args.metrics, metrics)
-    write_json(
-        args.resources,
-        {
-            **meter.record,
-            "examples": len(predictions),
-            "examples_per_second": len(predictions) / meter.record["evaluate_seconds"],
-            "engine": "plain" if asker.fallback else "shared-prefix",
-        },
-    )
+    answer_test(asker, args.test, settings, meter, args)
 
 
 if __name__ == "__main__":

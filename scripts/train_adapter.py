@@ -1,8 +1,8 @@
-"""Train one adapter: from a base model and encoded rows to the adapter with the best validation loss.
+"""Train one adapter, or all weights: from a base model and encoded rows to what has the best validation loss.
 
-Reads the base model, the training and validation rows. Writes the adapter with its tokenizer, the log of the training,
-what was really trained (training.json), what it took (resources_train.json), and what the trained model answers on some
-validation rows (reload_probe.jsonl), with which evaluate_adapter compares the reloaded one.
+Reads the base model, the training and validation rows. Writes what was trained with its tokenizer, the log of the
+training, what was really trained (training.json), what it took (resources_train.json), and what the trained model
+answers on some validation rows (reload_probe.jsonl), with which evaluate_adapter compares the reloaded one.
 """
 
 import argparse
@@ -12,21 +12,21 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 import torch
 
-from reprolora import models
+from reprolora import models, readback
 from reprolora.devices import claim_device
 from reprolora.engine.ragged import why_not
 from reprolora.engine.trainer import AdapterTrainer
-from reprolora.errors import run_script
+from reprolora.errors import ArmFailed, run_script
 from reprolora.evaluation import Asker
 from reprolora.failures import recorded_failure
 from reprolora.files import read_jsonl, write_json, write_jsonl
 from reprolora.measure import Meter
-from reprolora.precision import choose_precision
+from reprolora.precision import TYPES, choose_precision
 from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
+from reprolora.tracking import check_tracker, prepare_tracker
 from reprolora.training import Checkpoints, TrainingLog, trainer_arguments
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--resources", required=True)
     parser.add_argument("--reload-probe", required=True)
     parser.add_argument("--checkpoints", required=True, help="folder to resume from after an interruption")
+    parser.add_argument("--tracking", default="none", help="tracker to send the curves to as well")
+    parser.add_argument("--tracking-folder", default="results/tracking", help="where a tracker's files go")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     return parser.parse_args()
 
@@ -60,12 +62,15 @@ def main() -> None:
 def train(args: argparse.Namespace, settings: dict) -> None:
     torch.set_num_threads(args.threads)
     models.quiet_libraries()
+    check_tracker(args.tracking)
     training, method, seed = settings["training"], settings["method"], settings["arm"]["seed"]
     device = claim_device(settings["accelerator"])
     precision = choose_precision(training["precision"], device)
     train_rows, validation_rows = list(read_jsonl(args.train)), list(read_jsonl(args.validation))
     checkpoints = Checkpoints(args.checkpoints, args.settings, [args.model, args.train, args.validation])
 
+    # Full fine-tuning updates weights, and updates of bf16 or fp16 weights would be rounded away.
+    loaded = "fp32" if method["full"] else precision["chosen"]
     meter = Meter(device, args.threads)
     with meter.phase("load"):
         folder = models.model_folder(args.model)
@@ -73,33 +78,45 @@ def train(args: argparse.Namespace, settings: dict) -> None:
         encoder = PromptEncoder(tokenizer, settings["prompt"])
         encoded = encode_rows(encoder, train_rows, training["max_length"], args.train)
         encoded_validation = encode_rows(encoder, validation_rows, training["max_length"], args.validation)
-        base = models.load_base(folder, precision["chosen"], device, method["quantization"])
-        model = models.add_adapter(base, method["peft"], seed)
+        base = models.load_base(folder, loaded, device, method["quantization"])
+        model = base.requires_grad_(True) if method["full"] else models.add_adapter(base, method["peft"], seed)
         initial = models.adapter_sha256(model)
-    actual = models.describe(model)
-    models.check_as_asked(actual, precision["chosen"], method["quantization"])
-    fallback = why_not(base)
+    actual = readback.describe(model)
+    if actual["adapter"]:
+        actual["adapter"]["initialization"] = readback.initialization(model)
+    readback.check_as_asked(actual, loaded, method["quantization"], method["peft"])
+    fallback = why_not(model)
     ragged = training["engine"] == "shared-prefix" and not fallback
-    if fallback and not ragged:
+    if fallback:
         log.info("ordinary batches: %s", fallback)
 
     resume_from = checkpoints.latest()
+    tracker = prepare_tracker(args.tracking, args.tracking_folder, settings["arm"], resumes=resume_from is not None)
     with meter.phase("train"):
         training_log = TrainingLog(device, training["batch_size"])
         trainer = AdapterTrainer(
             model,
-            trainer_arguments(training, seed, precision["chosen"], len(encoded), device, args.checkpoints),
+            trainer_arguments(training, seed, precision["chosen"], len(encoded), device, args.checkpoints, tracker),
             encoded,
             encoded_validation,
             tokenizer,
             ragged,
+            method["loraplus_lr_ratio"],
             callbacks=[training_log],
         )
         trainer.train(resume_from_checkpoint=resume_from)
+    model = trainer.trained_model()
+    groups = trainer.optimizer_groups()
+    readback.check_optimizer(groups, training["learning_rate"], method["loraplus_lr_ratio"])
+    if models.adapter_sha256(model) == initial:
+        raise ArmFailed("the training changed no value; likely the learning rate is too low")
+    if method["full"]:
+        for parameter in model.parameters():  # as they are saved, reloaded and asked; buffers stay as a load has them
+            parameter.data = parameter.data.to(TYPES[precision["chosen"]])
     state = trainer.state
 
     probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)
-    save_adapter(model, tokenizer, Path(args.adapter_config).parent)
+    models.save_adapter(model, tokenizer, Path(args.adapter_config).parent)
     write_jsonl(args.training_log, training_log.records)
     write_jsonl(args.reload_probe, probe)
     write_json(
@@ -115,6 +132,7 @@ def train(args: argparse.Namespace, settings: dict) -> None:
                 "reason": fallback,
                 "fused_layers": trainer.fused_layers,
             },
+            "optimizer": {"groups": groups},
             "steps": state.global_step,
             "best_step": state.best_global_step,
             "best_validation_loss": state.best_metric,
@@ -140,16 +158,6 @@ def train(args: argparse.Namespace, settings: dict) -> None:
         },
     )
     checkpoints.remove()
-
-
-def save_adapter(model, tokenizer, folder: Path) -> None:
-    """Save adapter and tokenizer; the configuration, which stands for the folder, last."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == "adapter_config.json"):
-            path.replace(folder / path.name)
 
 
 def count_supervised(rows: list[EncodedRow]) -> int:

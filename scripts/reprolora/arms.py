@@ -21,6 +21,7 @@ SPELLING = {
     "lora": "LoRA",
     "qlora": "QLoRA",
     "rslora": "rsLoRA",
+    "loraplus": "LoRA+",
     "dora": "DoRA",
     "qdora": "QDoRA",
     "adalora": "AdaLoRA",
@@ -29,6 +30,10 @@ SPELLING = {
     "nf4": "NF4",
     "fp4": "FP4",
     "tfidf": "TF-IDF",
+    "8bit": "8-bit",
+    "full": "full fine-tuning",
+    "prompt-tuning": "prompt tuning",
+    "qlora-single": "QLoRA without double quantization",
     "majority": "majority class",
 }
 

@@ -313,22 +313,45 @@ class Model(Section):
 class Quantization(Section):
     """How the base model's weights are stored under the adapter: keys of Transformers' BitsAndBytesConfig."""
 
-    load_in_4bit: bool = Field(description="Store the weights in 4 bits (QLoRA); always true.")
-    bnb_4bit_quant_type: Literal["nf4", "fp4"] = Field(default="nf4", description="The 4-bit data type.")
-    bnb_4bit_use_double_quant: bool = Field(
-        default=True, description="Whether the quantization's own constants are quantized too."
+    load_in_4bit: bool = Field(default=False, description="Store the weights in 4 bits (QLoRA).")
+    load_in_8bit: bool = Field(
+        default=False, description="Store the weights in 8 bits (LLM.int8); one of the two has to be true."
+    )
+    bnb_4bit_quant_type: Literal["nf4", "fp4"] | None = Field(
+        default="nf4", description="The 4-bit data type; nothing in 8 bits."
+    )
+    bnb_4bit_use_double_quant: bool | None = Field(
+        default=True, description="Whether the constants of 4-bit weights are quantized too; nothing in 8 bits."
     )
 
-    @field_validator("load_in_4bit")
+    @model_validator(mode="before")
     @classmethod
-    def _in_4bit(cls, value: bool) -> bool:
-        if not value:
-            raise ValueError("4 bits are the only quantization there is; for none, leave the whole section out")
-        return value
+    def _no_4_bit_defaults_in_8_bits(cls, data: Any) -> Any:
+        if isinstance(data, dict) and str(data.get("load_in_8bit")).lower() == "true":  # `--config` gives texts
+            return {"bnb_4bit_quant_type": None, "bnb_4bit_use_double_quant": None} | data
+        return data
+
+    @model_validator(mode="after")
+    def _one_width(self) -> Self:
+        if self.load_in_4bit == self.load_in_8bit:
+            raise ValueError("set one of load_in_4bit and load_in_8bit; for neither, leave the whole section out")
+        for key in ("bnb_4bit_quant_type", "bnb_4bit_use_double_quant"):
+            if (getattr(self, key) is None) != self.load_in_8bit:
+                raise ValueError(f"{key} belongs to load_in_4bit; " + ("remove it" if self.load_in_8bit else "set it"))
+        return self
+
+
+# Initialisations that PEFT accepts and that would not be what their name says here, with the reason.
+REFUSED_INITIALIZATIONS = {
+    "pissa_niter_[0-9]+": "its random decomposition is drawn anew when the adapter is loaded, so that the reloaded "
+    "adapter would be another one; use pissa, whose decomposition is exact",
+    "eva|corda|lora_ga": "it needs a pass over data before training, which the workflow does not make",
+    "loftq": "it quantizes by itself, beside what `quantization` says",
+}
 
 
 class Method(Section):
-    """A way of getting answers: an adapter to train (`peft`), or a baseline that trains none."""
+    """A way of getting answers: an adapter to train (`peft`), all weights (`full`), or a baseline that trains none."""
 
     description: Text = Field(description="What the method is, in a sentence; the report shows it.")
     peft: dict[str, Any] | None = Field(
@@ -336,20 +359,46 @@ class Method(Section):
         description="An adapter: `peft_type` and any key of that type's configuration class in PEFT "
         "(`config/schemas/peft.json` lists them).",
     )
+    full: bool = Field(default=False, description="Full fine-tuning: every weight of the model is trained.")
     quantization: Quantization | None = Field(
         default=None, description="Quantize the base model under the adapter; null trains on the plain weights."
     )
-    baseline: Literal["zero-shot", "majority", "tfidf-logistic-regression"] | None = Field(
+    learning_rate: float | None = Field(
         default=None,
-        description="A baseline: the model as it is, the commonest class, or TF-IDF with logistic regression.",
+        gt=0,
+        le=1,
+        description="Peak learning rate of this method where the experiment's does not suit it; null takes that one.",
+    )
+    loraplus_lr_ratio: float | None = Field(
+        default=None, ge=1, description="LoRA+: so many times the learning rate for the B matrices; null is LoRA."
+    )
+    baseline: Literal["zero-shot", "few-shot", "majority", "tfidf-logistic-regression"] | None = Field(
+        default=None,
+        description="A baseline: the model as it is, without or with examples in the prompt, the commonest class, or "
+        "TF-IDF with logistic regression.",
+    )
+    shots: int | None = Field(
+        default=None, ge=1, description="How many training rows a few-shot prompt shows, of all labels alike."
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.peft is None) == (self.baseline is None):
-            raise ValueError("give exactly one of peft and baseline")
-        if self.baseline and self.quantization:
-            raise ValueError("quantization goes with peft; a baseline has none")
+        if [self.peft is not None, self.full, self.baseline is not None].count(True) != 1:
+            raise ValueError("give exactly one of peft, full: true and baseline")
+        if self.quantization and not self.peft:
+            reason = "quantized weights cannot be trained" if self.full else "a baseline has none"
+            raise ValueError(f"quantization goes with peft; {reason}")
+        if self.baseline and self.learning_rate:
+            raise ValueError("learning_rate goes with peft and full; a baseline trains nothing by steps")
+        if self.loraplus_lr_ratio and (self.peft or {}).get("peft_type") != "LORA":
+            raise ValueError("loraplus_lr_ratio goes with a peft of type LORA, whose B matrices it is about")
+        if (self.baseline == "few-shot") != (self.shots is not None):
+            raise ValueError("shots and baseline: few-shot go together")
+        initialization = (self.peft or {}).get("init_lora_weights")
+        if initialization == "pissa" and self.quantization:
+            raise _peft_error(
+                ("peft", "init_lora_weights"), "pissa decomposes plain weights; remove quantization or use olora"
+            )
         return self
 
     @field_validator("peft")
@@ -358,8 +407,23 @@ class Method(Section):
         return None if value is None else check_peft(value)
 
     @property
+    def trains(self) -> bool:
+        """Whether the method has weights to train, to save and to reload."""
+        return self.peft is not None or self.full
+
+    @property
+    def prompted(self) -> bool:
+        """Whether it asks the base model as it is."""
+        return self.baseline in ("zero-shot", "few-shot")
+
+    @property
     def needs_model(self) -> bool:
-        return self.peft is not None or self.baseline == "zero-shot"
+        return self.trains or self.prompted
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the answers depend on the experiment's seeds, so that each makes an arm."""
+        return self.trains or self.baseline == "few-shot"
 
 
 # hardware.yaml
@@ -498,7 +562,8 @@ class Experiment(Section):
     seeds: list[Seed] = Field(
         default=[1],
         min_length=1,
-        description="Training seeds; each makes an arm of every model and adapter (baselines run once).",
+        description="Training seeds; each makes an arm of every model and every method that learns or draws examples "
+        "(other baselines run once).",
     )
     split: Split = Field(default=Split(), description="How the rows are split.")
     prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
@@ -516,10 +581,14 @@ class Experiment(Section):
 
 
 class Configuration(Section):
-    """The whole configuration, as the workflow sees it. The first two keys are config.yaml's own."""
+    """The whole configuration, as the workflow sees it. The first three keys are config.yaml's own."""
 
     experiments: list[Name] = Field(min_length=1, description="The experiments that a run makes (config/experiments/).")
     hardware: Name = Field(description="The entry of config/hardware.yaml to run on.")
+    tracking: Literal["none", "tensorboard", "mlflow", "trackio", "wandb", "swanlab"] = Field(
+        default="none",
+        description="Where trainings also send their curves (docs/tracking.md); changing it trains nothing again.",
+    )
     datasets: dict[Name, Dataset] = Field(description="The catalogue of datasets, config/datasets.yaml.")
     models: dict[Name, Model] = Field(description="The catalogue of models, config/models.yaml.")
     methods: dict[Name, Method] = Field(description="The catalogue of methods, config/methods.yaml.")
@@ -909,6 +978,9 @@ def check_peft(value: dict[str, Any]) -> dict[str, Any]:
             near = _did_you_mean(key, properties) or f"; {PEFT_SCHEMA} lists its keys"
             raise _peft_error((key,), f"PEFT's {kind} has no such key{near}")
         checked[key] = _peft_value(key, given, properties[key])
+    for names, reason in REFUSED_INITIALIZATIONS.items():
+        if re.fullmatch(names, str(checked.get("init_lora_weights"))):
+            raise _peft_error(("init_lora_weights",), f"{checked['init_lora_weights']} is not offered: {reason}")
     return checked
 
 

@@ -205,12 +205,13 @@ def assertions_as_errors() -> Iterator[None]:
 
 def quantization_problem(options: Mapping[str, Any], device_type: str) -> str | None:
     """Quantize a small tensor there and back with a method's own options; None when it came back as itself."""
-    if not options.get("load_in_4bit"):
-        return "the method's quantization does not say load_in_4bit: true, the only kind that is supported"
+    if not (options.get("load_in_4bit") or options.get("load_in_8bit")):
+        return "the method's quantization says neither load_in_4bit: true nor load_in_8bit: true"
     if installed_version("bitsandbytes") is None:
         return f"it needs bitsandbytes, which is not installed; install {LOCK}"
     quant_type = options.get("bnb_4bit_quant_type", "fp4")  # the default of Transformers, when a method names none
     double = options.get("bnb_4bit_use_double_quant", False)
+    name = "8-bit" if options.get("load_in_8bit") else f"4-bit {quant_type}"
     import torch
 
     try:
@@ -218,15 +219,22 @@ def quantization_problem(options: Mapping[str, Any], device_type: str) -> str | 
             from bitsandbytes import functional
 
             tensor = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).to(device_type)
-            packed, state = functional.quantize_4bit(tensor, quant_type=quant_type, compress_statistics=double)
-            back = functional.dequantize_4bit(packed, state)
+            if options.get("load_in_8bit"):
+                packed, constants, _ = functional.int8_vectorwise_quant(tensor.half())
+                back = functional.int8_vectorwise_dequant(packed, constants)
+            else:
+                packed, state = functional.quantize_4bit(tensor, quant_type=quant_type, compress_statistics=double)
+                back = functional.dequantize_4bit(packed, state)
+                if (state.quant_type, state.nested) != (quant_type, double):
+                    return (
+                        f"asked for {quant_type} with double quantization {double}, got {state.quant_type} with "
+                        f"{state.nested}"
+                    )
     except (ImportError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
-        return f"4-bit {quant_type} does not work on this {device_type} device: {one_line(error)}"
-    if (state.quant_type, state.nested) != (quant_type, double):
-        return f"asked for {quant_type} with double quantization {double}, got {state.quant_type} with {state.nested}"
+        return f"{name} does not work on this {device_type} device: {one_line(error)}"
     error = relative_error(back, tensor)
     if not error < QUANTIZATION_TOLERANCE:
-        return f"4-bit {quant_type} loses {error:.0%} of a tensor on this {device_type} device: its kernels are broken"
+        return f"{name} loses {error:.0%} of a tensor on this {device_type} device: its kernels are broken"
     return None
 
 
@@ -258,15 +266,16 @@ def verdict(method: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, A
             return {"can_run": False, "why": f"it needs scikit-learn, which is not installed; install {LOCK}"}
         return {"can_run": True, "why": f"with scikit-learn {version}"}
     problems = [device["problem"]]
-    if baseline is None and not device["problem"]:
+    if method.get("peft") and not device["problem"]:
         problems.append(adapter_problem(method["peft"]))
         if quantization := method.get("quantization"):
             problems.append(quantization_problem(quantization, device["type"]))
     problem = next((text for text in problems if text), None)
     if problem:
         return {"can_run": False, "why": problem}
-    if method.get("quantization"):
-        return {"can_run": True, "why": f"a tensor went to 4 bits and back on the {device['type']} device"}
+    if quantization := method.get("quantization"):
+        bits = 8 if quantization.get("load_in_8bit") else 4
+        return {"can_run": True, "why": f"a tensor went to {bits} bits and back on the {device['type']} device"}
     return {"can_run": True, "why": f"on {device['names'][0]}"}
 
 

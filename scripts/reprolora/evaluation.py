@@ -1,7 +1,9 @@
 """Asking a model about rows, reading its labels, and checking that a reloaded model is the one that was trained."""
 
+import argparse
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +13,9 @@ from transformers import PreTrainedModel
 from reprolora.engine import answers, plain
 from reprolora.engine.ragged import why_not
 from reprolora.errors import ArmFailed
+from reprolora.files import read_jsonl, write_json, write_jsonl
 from reprolora.labels import extract_label
+from reprolora.measure import Meter
 from reprolora.metrics import classification_metrics
 from reprolora.prompts import PromptEncoder
 
@@ -34,8 +38,7 @@ class Asker:
         self, model: PreTrainedModel, encoder: PromptEncoder, labels: Sequence[str], batch_tokens: int | None = None
     ):
         self.model, self.encoder, self.labels = model, encoder, list(labels)
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self.fallback = why_not(base)
+        self.fallback = why_not(model)
         self._engine: ModuleType = plain if self.fallback else answers
         self._options = {} if self.fallback else {"batch_tokens": batch_tokens}
         ends = model.generation_config.eos_token_id
@@ -85,6 +88,35 @@ def evaluate(asker: Asker, rows: Sequence[Mapping], evaluation: Mapping[str, Any
     """Answer `rows` as the `evaluation` section says: (predictions.jsonl's rows, metrics.json's content)."""
     predictions = asker.predict(rows, evaluation["modes"], evaluation["max_new_tokens"])
     return predictions, score(predictions, asker.labels, arm)
+
+
+def answer_test(
+    asker: Asker,
+    test: str | Path,
+    settings: Mapping[str, Any],
+    meter: Meter,
+    outputs: argparse.Namespace,
+    **facts: Any,
+) -> None:
+    """Answer the rows of the file `test` and write what every evaluation writes.
+
+    `outputs` has the paths `predictions`, `metrics` and `resources`; `facts` are further entries of metrics.json.
+    """
+    rows = list(read_jsonl(test))
+    with meter.phase("evaluate"):
+        predictions, metrics = evaluate(asker, rows, settings["evaluation"], settings["arm"])
+    write_jsonl(outputs.predictions, predictions)
+    write_json(outputs.metrics, metrics | facts)
+    write_json(
+        outputs.resources,
+        {
+            **meter.record,
+            "examples": len(predictions),
+            "examples_per_second": len(predictions) / meter.record["evaluate_seconds"],
+            "engine": "plain" if asker.fallback else "shared-prefix",
+            "engine_reason": asker.fallback,
+        },
+    )
 
 
 def _prediction(row, mode, prediction, raw=None, probabilities=None) -> dict:

@@ -1,15 +1,16 @@
-"""Loading models and adapters, and reading back what was really loaded."""
+"""Loading models, putting adapters on them, saving and reloading those."""
 
 import hashlib
 import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_config, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import load_file
+from peft import PeftConfig, PeftModel, get_peft_config, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -21,10 +22,8 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from reprolora.errors import ArmFailed, UserError
-from reprolora.files import read_json
+from reprolora.files import read_json, write_json
 from reprolora.precision import TYPES
-
-NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 
 def model_folder(manifest: str | Path) -> Path:
@@ -62,7 +61,8 @@ def load_base(
 ) -> PreTrainedModel:
     """Load a base model for `precision` (fp32, bf16, fp16), quantized by bitsandbytes when `quantization` says how.
 
-    The weights are memory-mapped; a quantized model is quantized tensor by tensor as they are read.
+    The weights are memory-mapped; a quantized model is quantized tensor by tensor as they are read. No parameter asks
+    for a gradient yet.
 
     Raises:
         ArmFailed: quantization was asked for and cannot be had here.
@@ -71,10 +71,17 @@ def load_base(
     options: dict[str, Any] = {}
     if quantization:
         _require_bitsandbytes()
-        options["quantization_config"] = BitsAndBytesConfig(**quantization, bnb_4bit_compute_dtype=dtype)
-    return AutoModelForCausalLM.from_pretrained(
+        said = {key: value for key, value in quantization.items() if value is not None}
+        options["quantization_config"] = BitsAndBytesConfig(**said, bnb_4bit_compute_dtype=dtype)
+    model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, device_map={"": device}, local_files_only=True, **options
     )
+    for parameter in model.parameters():
+        if quantization and parameter.dtype.is_floating_point:
+            # What was not quantized (norms, embedding) is still a part of the mapped file, and would keep all of it in
+            # memory.
+            parameter.data = parameter.data.clone()
+    return model.requires_grad_(False)
 
 
 def _require_bitsandbytes() -> None:
@@ -89,128 +96,108 @@ def _require_bitsandbytes() -> None:
 
 
 def add_adapter(base: PreTrainedModel, peft: Mapping[str, Any], seed: int) -> PeftModel:
-    """Put a new adapter on `base`; its first values depend on `seed` and nothing else."""
-    set_seed(seed)
-    return get_peft_model(base, get_peft_config({"task_type": "CAUSAL_LM", **peft}))
-
-
-def reload_adapter(base: PreTrainedModel, adapter: str | Path, tokenizer: PreTrainedTokenizerBase) -> PeftModel:
-    """Put a saved adapter on `base`, and make sure that all of it arrived.
+    """Put a new adapter on `base`; its first values depend on `seed` and nothing else.
 
     Raises:
-        ArmFailed: the file and the model do not have the same tensors; a tensor is empty; a `lora_B` was never
-            trained; or the adapter was trained with another vocabulary.
+        ArmFailed: PEFT cannot put such an adapter on this model.
+    """
+    set_seed(seed)
+    try:
+        return get_peft_model(base, get_peft_config({"task_type": "CAUSAL_LM", **peft}))
+    except (ValueError, TypeError, NotImplementedError, ImportError) as error:
+        raise ArmFailed(f"PEFT cannot put this {peft['peft_type']} adapter on the model: {error}") from error
+
+
+def trained_tensors(model: PreTrainedModel | PeftModel) -> dict[str, torch.Tensor]:
+    """What a training changes and an adapter's file holds, by name: the adapter, or all weights of a plain model."""
+    return get_peft_model_state_dict(model) if isinstance(model, PeftModel) else dict(model.named_parameters())
+
+
+def save_adapter(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Save what was trained and the tokenizer; the configuration, which stands for the folder, last.
+
+    A model without an adapter (full fine-tuning) gets the same two files: `adapter_model.safetensors` then has all
+    weights under the model's own names, and `adapter_config.json` says so by `"full": true`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        if isinstance(model, PeftModel):
+            for config in model.peft_config.values():
+                for key, value in vars(config).items():
+                    if isinstance(value, set):  # written in an order that varies from one process to the next
+                        setattr(config, key, sorted(value))
+            model.save_pretrained(temporary)
+        else:
+            tensors = {name: tensor.detach().contiguous() for name, tensor in trained_tensors(model).items()}
+            save_file(tensors, Path(temporary, "adapter_model.safetensors"), metadata={"format": "pt"})
+            write_json(
+                Path(temporary, "adapter_config.json"), {"full": True, "base_model_name_or_path": model.name_or_path}
+            )
+        tokenizer.save_pretrained(temporary)
+        for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == "adapter_config.json"):
+            path.replace(folder / path.name)
+
+
+def reload_adapter(
+    base: PreTrainedModel, adapter: str | Path, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel | PeftModel:
+    """Put what `save_adapter` saved on `base`, and make sure that all of it arrived.
+
+    Raises:
+        ArmFailed: the file and the model do not have the same tensors; a tensor is empty; a `lora_A` or `lora_B` was
+            never trained; or the adapter was trained with another vocabulary.
     """
     adapter = Path(adapter)
+    file = adapter / "adapter_model.safetensors"
     saved = AutoTokenizer.from_pretrained(adapter, local_files_only=True)
     if saved.get_vocab() != tokenizer.get_vocab():
         raise ArmFailed(
             f"{adapter}: trained with a tokenizer of {len(saved)} tokens that is not the base model's "
             f"({len(tokenizer)} tokens); train again on this base"
         )
-    tensors = load_file(adapter / "adapter_model.safetensors")
-    model = PeftModel.from_pretrained(base, adapter, local_files_only=True)
-    expected = get_peft_model_state_dict(model)
+    tensors = load_file(file)
+    if read_json(adapter / "adapter_config.json").get("full"):
+        model = base.requires_grad_(True)
+    else:
+        try:
+            # Trainable where PEFT can, so that what is read back from the layers is what was read back in training.
+            config = PeftConfig.from_pretrained(adapter)
+            trainable = not config.is_prompt_learning
+            model = PeftModel.from_pretrained(base, adapter, is_trainable=trainable, local_files_only=True)
+        except (RuntimeError, ValueError) as error:
+            raise ArmFailed(f"{file}: PEFT cannot load it: {error}") from error
+    expected = trained_tensors(model)
     missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     if missing or unknown:
         raise ArmFailed(
-            f"{adapter}/adapter_model.safetensors: {len(missing)} tensors are missing ({_some(missing)}) and "
+            f"{file}: {len(missing)} tensors are missing ({_some(missing)}) and "
             f"{len(unknown)} belong to no layer ({_some(unknown)}); train again"
         )
     empty = [name for name, tensor in tensors.items() if not tensor.numel()]
-    untrained = [name for name, tensor in tensors.items() if "lora_B" in name and tensor.numel() and not tensor.any()]
+    factors = [name for name in tensors if "lora_A" in name or "lora_B" in name]
+    untrained = [name for name in factors if tensors[name].numel() and not tensors[name].any()]
     if empty or untrained:
         raise ArmFailed(
-            f"{adapter}/adapter_model.safetensors: tensors that are empty ({_some(empty)}) or all zero, so never "
-            f"trained ({_some(untrained)})"
+            f"{file}: tensors that are empty ({_some(empty)}) or all zero, so never trained ({_some(untrained)})"
         )
     for name, tensor in tensors.items():
+        if expected[name].shape != tensor.shape:
+            raise ArmFailed(f"{file}: {name} is {list(tensor.shape)}, but the model's {list(expected[name].shape)}")
+        if not isinstance(model, PeftModel):
+            expected[name].data.copy_(tensor)
         if not torch.equal(expected[name].cpu(), tensor.to(expected[name].dtype)):
-            raise ArmFailed(f"{adapter}/adapter_model.safetensors: {name} did not load as it was saved")
-    return model
+            raise ArmFailed(f"{file}: {name} did not load as it was saved")
+    return model.eval()
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "") if names else "none"
 
 
-def describe(model: PreTrainedModel | PeftModel) -> dict[str, Any]:
-    """What was really loaded, read from the layers: types, quantization, attention, parameter counts.
-
-    `base_bytes` is the memory that the base model's weights and quantization constants take.
-    """
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
-    # By the module's home, since PEFT's wrapper of such a layer has the same class name.
-    quantized = [m for m in base.modules() if type(m).__name__ == "Linear4bit" and "bitsandbytes" in type(m).__module__]
-    adapted = isinstance(model, PeftModel)
-    trainable = [parameter for parameter in model.parameters() if adapted and parameter.requires_grad]
-    frozen = [parameter for parameter in base.parameters() if not (adapted and parameter.requires_grad)]
-    plain = {NAMES.get(p.dtype, str(p.dtype)) for p in frozen if p.dtype.is_floating_point}
-    return {
-        "base_dtype": "+".join(sorted(plain)),
-        "adapter_dtype": "+".join(sorted({NAMES.get(p.dtype, str(p.dtype)) for p in trainable})) or None,
-        "compute_dtype": NAMES.get(quantized[0].compute_dtype) if quantized else None,
-        "quantization": _describe_quantization(quantized),
-        "attention": base.config._attn_implementation,
-        "trainable_parameters": sum(parameter.numel() for parameter in trainable),
-        "base_parameters": base.num_parameters() - sum(parameter.numel() for parameter in trainable),
-        "base_bytes": sum(_bytes(parameter) for parameter in frozen),
-    }
-
-
-def _describe_quantization(layers: list[torch.nn.Module]) -> dict[str, Any] | None:
-    if not layers:
-        return None
-    import bitsandbytes
-
-    states = [layer.weight.quant_state for layer in layers]
-    facts = {(state.quant_type, bool(state.nested), state.blocksize) for state in states}
-    if len(facts) > 1:
-        raise ArmFailed(f"the quantized layers do not agree with each other: {sorted(facts)}")
-    quant_type, nested, block_size = facts.pop()
-    return {
-        "type": quant_type,
-        "double_quantization": nested,
-        "block_size": block_size,
-        "layers": len(layers),
-        "backend": f"bitsandbytes {bitsandbytes.__version__} on {layers[0].weight.device.type}",
-    }
-
-
-def _bytes(parameter: torch.nn.Parameter) -> int:
-    size = parameter.numel() * parameter.element_size()
-    state = getattr(parameter, "quant_state", None)
-    if state is not None:
-        size += state.absmax.numel() * state.absmax.element_size()
-        if state.nested:
-            size += state.state2.absmax.numel() * state.state2.absmax.element_size()
-    return size
-
-
-def check_as_asked(actual: Mapping[str, Any], precision: str, quantization: Mapping[str, Any] | None) -> None:
-    """Compare what was loaded with what the arm's label says.
-
-    Raises:
-        ArmFailed: names what differs.
-    """
-    asked: dict[str, Any] = {"base_dtype": precision, "quantization": None}
-    found = {"base_dtype": actual["base_dtype"], "quantization": None}
-    if quantization:
-        asked["quantization"] = {
-            "type": quantization["bnb_4bit_quant_type"],
-            "double_quantization": quantization["bnb_4bit_use_double_quant"],
-        }
-    if actual["quantization"]:
-        found["quantization"] = {key: actual["quantization"][key] for key in ("type", "double_quantization")}
-    for key, value in asked.items():
-        if found[key] != value:
-            raise ArmFailed(f"asked for {key} {value}, but the loaded model has {found[key]}")
-
-
-def adapter_sha256(model: PeftModel) -> str:
-    """Fingerprint of the adapter's values, whatever file they are written to."""
+def adapter_sha256(model: PreTrainedModel | PeftModel) -> str:
+    """Fingerprint of the trained values, whatever file they are written to."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(get_peft_model_state_dict(model).items()):
+    for name, tensor in sorted(trained_tensors(model).items()):
         digest.update(name.encode())
         digest.update(tensor.detach().float().cpu().numpy().tobytes())
     return digest.hexdigest()

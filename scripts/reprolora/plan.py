@@ -10,7 +10,7 @@ from typing import Any
 from reprolora.configuration import CLASSICAL, Configuration, Dataset, Experiment, Method
 from reprolora.files import canonical_json
 
-# Baselines give the same answers whatever the seed, so they run once, under this one.
+# Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
 BASELINE_SEED = 0
 
 
@@ -37,16 +37,16 @@ def arms(configuration: Configuration, name: str) -> list[Arm]:
     found = []
     for method in experiment.methods:
         models = experiment.models if configuration.methods[method].needs_model else [CLASSICAL]
-        seeds = experiment.seeds if configuration.methods[method].peft else [BASELINE_SEED]
+        seeds = experiment.seeds if configuration.methods[method].seeded else [BASELINE_SEED]
         found += [Arm(name, model, method, seed) for model in models for seed in seeds]
     return found
 
 
 def stages(method: Method) -> tuple[str, ...]:
     """The rules that an arm goes through, in order."""
-    if method.peft:
+    if method.trains:
         return ("train_adapter", "evaluate_adapter")
-    return ("evaluate_zero_shot",) if method.needs_model else ("evaluate_classical",)
+    return ("evaluate_prompted",) if method.prompted else ("evaluate_classical",)
 
 
 def failure(configuration: Configuration, arm: Arm, root: Path = Path()) -> dict[str, Any] | None:
@@ -136,9 +136,11 @@ def asking(configuration: Configuration, arm: Arm) -> dict[str, Any]:
 
 def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
     experiment: Experiment = configuration.experiment[arm.experiment]
+    method = configuration.methods[arm.method]
+    own_rate = {"learning_rate": method.learning_rate} if method.learning_rate else {}
     return asking(configuration, arm) | {
-        "training": experiment.training.model_dump(),
-        "method": configuration.methods[arm.method].model_dump(include={"peft", "quantization"}),
+        "training": experiment.training.model_dump() | own_rate,
+        "method": method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
     }
 
 
@@ -148,11 +150,12 @@ def evaluate_adapter_settings(configuration: Configuration, arm: Arm) -> dict[st
     }
 
 
-def evaluate_zero_shot_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+def evaluate_prompted_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
     experiment = configuration.experiment[arm.experiment]
     return asking(configuration, arm) | {
         "evaluation": experiment.evaluation.model_dump(),
         "precision": experiment.training.precision,
+        "shots": configuration.methods[arm.method].shots,
     }
 
 
@@ -167,6 +170,6 @@ def evaluate_classical_settings(configuration: Configuration, arm: Arm) -> dict[
 SETTINGS: dict[str, Callable[[Configuration, Arm], dict[str, Any]]] = {
     "train_adapter": train_adapter_settings,
     "evaluate_adapter": evaluate_adapter_settings,
-    "evaluate_zero_shot": evaluate_zero_shot_settings,
+    "evaluate_prompted": evaluate_prompted_settings,
     "evaluate_classical": evaluate_classical_settings,
 }

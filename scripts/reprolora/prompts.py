@@ -1,14 +1,17 @@
 """From a row of data to token ids. Training and evaluation both come here, so that they cannot disagree."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from reprolora.errors import UserError
 
-_PLACEHOLDER = "\ue000the text\ue000"  # of the private use area, where no data has anything
+# What stands for the n-th text of a prompt: of the private use area, where no data has anything.
+_PLACEHOLDER = "\ue000{}\ue000"
 
 
 @dataclass(frozen=True)
@@ -29,37 +32,56 @@ class PromptEncoder:
     Args:
         tokenizer: with a chat template.
         prompt: {"system": text or None, "user": text with `{text}`}.
+        examples: rows {"text", "label"} to show before the question, each as a turn of the user and one of the
+            assistant; none for zero-shot prompts and for training.
 
     The prompt is rendered up to where the assistant starts to speak, and the completion is tokenized by itself, so the
     boundary between them is exact for every tokenizer. The completion ends with the token by which the template ends an
     assistant's turn.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: dict):
-        self.tokenizer, self.prompt = tokenizer, prompt
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: dict, examples: Sequence[Mapping[str, Any]] = ()):
+        self.tokenizer, self.prompt, self.examples = tokenizer, prompt, examples
         self._special_texts = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
         self.system_in_user = bool(prompt["system"]) and not self._renders_system()
         self.terminator = self._find_terminator()
 
     def messages(self, text: str) -> list[dict]:
         """Chat messages for one text, without the answer."""
-        user = self.prompt["user"].replace("{text}", text)
-        if not self.prompt["system"]:
-            return [{"role": "user", "content": user}]
+        return self._messages([example["text"] for example in self.examples] + [text])
+
+    def _messages(self, texts: Sequence[str]) -> list[dict]:
+        """The messages with `texts` in place of the examples' texts and of the one asked about, which is the last."""
+        system, turns = self.prompt["system"], []
+        for position, text in enumerate(texts):
+            turns.append({"role": "user", "content": self.prompt["user"].replace("{text}", text)})
+            if position < len(self.examples):
+                turns.append({"role": "assistant", "content": self.examples[position]["label"]})
+        if not system:
+            return turns
         if self.system_in_user:
-            return [{"role": "user", "content": self.prompt["system"] + "\n\n" + user}]
-        return [{"role": "system", "content": self.prompt["system"]}, {"role": "user", "content": user}]
+            turns[0]["content"] = system + "\n\n" + turns[0]["content"]
+            return turns
+        return [{"role": "system", "content": system}, *turns]
 
     def encode_prompt(self, text: str) -> list[int]:
         """Token ids up to the place where the answer starts.
 
         A text that spells a special token gets the tokens of its letters: data cannot end its own turn.
         """
-        if not any(token in text for token in self._special_texts):
-            return self._tokenize(self._render(self.messages(text), add_generation_prompt=True))
-        before, _, after = self._render(self.messages(_PLACEHOLDER), add_generation_prompt=True).partition(_PLACEHOLDER)
-        own = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
-        return self._tokenize(before) + own + self._tokenize(after)
+        texts = [example["text"] for example in self.examples] + [text]
+        if not any(token in text for token in self._special_texts for text in texts):
+            return self._tokenize(self._render(self._messages(texts), add_generation_prompt=True))
+        places = [_PLACEHOLDER.format(position) for position in range(len(texts))]
+        rendered = self._render(self._messages(places), add_generation_prompt=True)
+        ids: list[int] = []
+        for part in re.split(f"({'|'.join(places)})", rendered):
+            if part in places:
+                own = texts[places.index(part)]
+                ids += self.tokenizer(own, add_special_tokens=False, split_special_tokens=True).input_ids
+            else:
+                ids += self._tokenize(part)
+        return ids
 
     def encode_completion(self, answer: str) -> list[int]:
         """Token ids of an answer and its terminator."""

@@ -298,9 +298,12 @@ def quantization_pair(results: Results, contenders: pd.DataFrame, best: Mapping)
         for second in adapters:
             plain, quantized = (second, first) if results.quantized(first["method"]) else (first, second)
             same = all(plain[key] == quantized[key] for key in ("model", "mode"))
-            peft = methods[plain["method"]]["peft"] == methods[quantized["method"]]["peft"]
+            trained = [
+                [methods[arm["method"]].get(key) for key in ("peft", "learning_rate", "loraplus_lr_ratio")]
+                for arm in (plain, quantized)
+            ]
             kinds = results.quantized(quantized["method"]) and not results.quantized(plain["method"])
-            if same and peft and kinds:
+            if same and trained[0] == trained[1] and kinds:
                 return plain, quantized
     return None
 
@@ -442,7 +445,7 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
             {
                 "name": names[tuple(arm[key] for key in KEY)],
                 "model": "none" if arm["model"] == CLASSICAL else arm["model"],
-                "seed": arm["seed"] if results.kind(arm["method"]) == "adapter" else "none",
+                "seed": arm["seed"] if results.kind(arm["method"]) in ("adapter", "few-shot") else "none",
                 "what": ". ".join([entry["description"].rstrip("."), *fitted]),
                 "metrics": link(metrics),
                 "predictions": link(predictions),
@@ -459,17 +462,12 @@ def training_rows(results: Results) -> list[dict]:
     rows = []
     for name, training in zip(arm_names(arms), results.trainings, strict=True):
         actual, engine = training["actual"], training["engine"]
-        quantization = actual["quantization"]
         rows.append(
             {
                 "name": name,
                 "base": actual["base_dtype"],
-                "quantization": f"{quantization['type']}, double quantization "
-                f"{'on' if quantization['double_quantization'] else 'off'}, blocks of {quantization['block_size']}, "
-                f"{quantization['backend']}"
-                if quantization
-                else "none",
-                "adapter": actual["adapter_dtype"],
+                "quantization": _quantization_words(actual["quantization"]),
+                "adapter": actual["adapter_dtype"] or "none",
                 "precision": f"{training['precision']['chosen']} ({training['precision']['reason']})",
                 "attention": actual["attention"],
                 "trainable": actual["trainable_parameters"],
@@ -482,6 +480,17 @@ def training_rows(results: Results) -> list[dict]:
             }
         )
     return rows
+
+
+def _quantization_words(quantization: Mapping | None) -> str:
+    if not quantization:
+        return "none"
+    if quantization["type"] == "int8":
+        how = f"outlier features from {quantization['outlier_threshold']:g} in 16 bits"
+    else:
+        how = f"double quantization {'on' if quantization['double_quantization'] else 'off'}"
+        how += f", blocks of {quantization['block_size']}"
+    return f"{quantization['type']}, {how}, {quantization['backend']}"
 
 
 def data_section(settings: Mapping, results: Results) -> dict:

@@ -20,7 +20,8 @@ from reprolora.measure import peak_bytes
 log = logging.getLogger(__name__)
 
 # What a checkpoint must hold to go on from; the Trainer writes them one after another, and a kill may come between.
-CHECKPOINT_FILES = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")
+CHECKPOINT_FILES = ("optimizer.pt", "scheduler.pt", "trainer_state.json")
+CHECKPOINT_WEIGHTS = ("adapter_model.safetensors", "model.safetensors", "model.safetensors.index.json")
 SCHEDULERS = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 LONGEST_LOGGING_INTERVAL = 10
 LOG_LINES = 20
@@ -31,9 +32,15 @@ def steps_per_epoch(rows: int, batch_size: int) -> int:
 
 
 def trainer_arguments(
-    training: Mapping[str, Any], seed: int, precision: str, rows: int, device: torch.device, checkpoints: str | Path
+    training: Mapping[str, Any],
+    seed: int,
+    precision: str,
+    rows: int,
+    device: torch.device,
+    checkpoints: str | Path,
+    tracker: Mapping[str, str] | None = None,
 ) -> SFTConfig:
-    """The Trainer's arguments for the `training` section of an experiment.
+    """The Trainer's arguments for the `training` section of an experiment, and for a tracker (`prepare_tracker`).
 
     Under a distributed launch the effective batch size stays the one asked for; each process takes its share.
     """
@@ -72,7 +79,7 @@ def trainer_arguments(
         greater_is_better=False,
         logging_steps=max(1, min(LONGEST_LOGGING_INTERVAL, total // LOG_LINES)),
         logging_nan_inf_filter=False,
-        report_to="none",
+        **(tracker or {"report_to": "none"}),
         disable_tqdm=not sys.stderr.isatty(),
         dataloader_pin_memory=device.type == "cuda",
     )
@@ -160,6 +167,7 @@ class Checkpoints:
             path
             for path in self.folder.glob("checkpoint-*")
             if all((path / name).is_file() for name in CHECKPOINT_FILES)
+            and any((path / name).is_file() for name in CHECKPOINT_WEIGHTS)
         ]
         latest = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
         if latest:

@@ -4,13 +4,13 @@ import random
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import IA3Config, LoHaConfig, LoraConfig, PromptTuningConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 import tiny
-from reprolora.engine import answers, lora
+from reprolora.engine import answers, lora, plain
 from reprolora.engine.batches import LengthGroupedBatches, collate_padded, collate_ragged, token_batches
-from reprolora.engine.ragged import ATTENTION, RaggedPlan, longest_common_prefix
+from reprolora.engine.ragged import ATTENTION, RaggedPlan, longest_common_prefix, why_not
 from reprolora.prompts import EncodedRow
 
 FAMILIES = sorted(tiny.FAMILIES)
@@ -108,6 +108,74 @@ def test_gradient_equals_plain_on_a_4_bit_base(tmp_path, case, nested, quant_typ
         tmp_path, quantization_config=config, dtype=torch.float32, attn_implementation="sdpa", device_map={"": "cpu"}
     )
     assert_same_gradient(adapted(base), CASES[case])
+
+
+OTHER_ADAPTERS = {
+    "DoRA": LoraConfig(r=4, use_dora=True, target_modules="all-linear", task_type="CAUSAL_LM"),
+    "rsLoRA": LoraConfig(r=4, use_rslora=True, target_modules="all-linear", task_type="CAUSAL_LM"),
+    "PiSSA": LoraConfig(r=4, init_lora_weights="pissa", target_modules="all-linear", task_type="CAUSAL_LM"),
+    "IA3": IA3Config(task_type="CAUSAL_LM"),
+}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("adapter", [*OTHER_ADAPTERS, None])
+def test_gradient_equals_plain_with_other_adapters_and_without_one(adapter, fused):
+    model = tiny.model().train()
+    if adapter:
+        torch.manual_seed(1)
+        model = get_peft_model(model, OTHER_ADAPTERS[adapter])
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name or "ia3" in name:
+                torch.nn.init.normal_(parameter, std=0.1)
+    rows = CASES["long prefix"]
+    assert why_not(model) is None
+    loss = plain_loss(model, rows)
+    expected = gradient(model, loss)
+    model.set_attn_implementation(ATTENTION)
+    if fused:
+        assert lora.install(model) == (14 if adapter in ("rsLoRA", "PiSSA") else 0)
+    ours = ragged_loss(model, rows)
+    assert ours.item() == pytest.approx(loss.item(), rel=1e-5)
+    assert relative(gradient(model, ours), expected) < 2e-5
+
+
+@pytest.mark.parametrize(
+    "config, reason",
+    [
+        (PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"), "puts tokens of its own"),
+        (LoHaConfig(r=4, target_modules=["q_proj"]), "adapter type LOHA is not among those tested: IA3, LORA"),
+        (LoraConfig(r=4, task_type="CAUSAL_LM", alora_invocation_tokens=[5]), "on some tokens of a row and not on"),
+    ],
+)
+def test_adapter_that_looks_beyond_one_token_has_a_reason_not_to_be_ragged(config, reason):
+    assert reason in why_not(get_peft_model(tiny.model(), config))
+
+
+def test_plain_engine_asks_a_model_that_puts_tokens_before_the_prompt():
+    torch.manual_seed(0)
+    model = get_peft_model(tiny.model(), PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+    prompts = prompts_for(3)
+    virtual = model.get_prompt(batch_size=1)
+    scores = plain.label_log_probabilities(model, prompts, LABELS)
+    answers_ = plain.generate(model, prompts, 4, {2})
+    for row, prompt in enumerate(prompts):
+        ids = list(prompt)
+        with torch.no_grad():
+            embed = model.get_input_embeddings()
+
+            def logits(ids, embed=embed):
+                embedded = torch.cat([virtual, embed(torch.tensor([ids]))], 1)
+                return model.get_base_model()(inputs_embeds=embedded).logits[0].log_softmax(-1)
+
+            for column, label in enumerate(LABELS):
+                steps = logits(prompt + label)[3 + len(prompt) - 1 :]
+                expected = sum(steps[k, token].item() for k, token in enumerate(label))
+                assert scores[row, column].item() == pytest.approx(expected, abs=1e-4)
+            for token in answers_[row]:
+                assert token == logits(ids)[-1].argmax().item()
+                ids.append(token)
+        assert len(answers_[row]) == 4 or logits(ids)[-1].argmax().item() == 2
 
 
 def test_gradient_checkpointing_changes_no_gradient_and_trains_every_layer():

@@ -229,7 +229,7 @@ def test_every_rule_with_a_script_has_an_environment():
 def test_hardware_chooses_the_training_environment():
     for accelerator in ACCELERATORS:
         environments = environment_of_rules(accelerator)
-        for rule in ("train_adapter", "evaluate_adapter", "evaluate_zero_shot", "inspect_prompts", "doctor"):
+        for rule in ("train_adapter", "evaluate_adapter", "evaluate_prompted", "inspect_prompts", "doctor"):
             assert environments[rule] == f"train-{accelerator}"
 
 

@@ -33,6 +33,22 @@ def test_arms_are_models_by_methods_by_seeds_and_baselines_run_once():
     ]
 
 
+def test_a_few_shot_baseline_has_an_arm_for_each_seed():
+    configuration = load(methods=["few-shot"], seeds=[3, 5])
+    arms = plan.arms(configuration, "sentiment")
+    assert [str(arm) for arm in arms] == [f"sentiment/smollm2-135m/few-shot/seed{seed}" for seed in (3, 5)]
+    assert plan.SETTINGS["evaluate_prompted"](configuration, arms[0])["shots"] == 6
+
+
+def test_a_method_s_own_learning_rate_goes_before_the_experiment_s():
+    configuration = load(methods=["lora", "full"], training={"learning_rate": 0.0002})
+    lora, full = plan.arms(configuration, "sentiment")
+    assert plan.SETTINGS["train_adapter"](configuration, lora)["training"]["learning_rate"] == 0.0002
+    settings = plan.SETTINGS["train_adapter"](configuration, full)
+    assert settings["training"]["learning_rate"] == 0.00005 and settings["method"]["full"] is True
+    assert plan.stages(configuration.methods["full"]) == ("train_adapter", "evaluate_adapter")
+
+
 @pytest.mark.parametrize("stage", plan.SETTINGS)
 def test_settings_are_plain_data(stage):
     configuration = load()

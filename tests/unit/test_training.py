@@ -1,10 +1,7 @@
 """An adapter is trained, saved, resumed and reloaded exactly, and what goes wrong is said."""
 
-import argparse
-import copy
 import json
 import math
-import random
 import shutil
 
 import pytest
@@ -12,110 +9,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-import evaluate_adapter
 import tiny
+import toy
 import train_adapter
-from reprolora import models
+from reprolora import models, readback
 from reprolora.engine import trainer as engine_trainer
 from reprolora.errors import ArmFailed, UserError
-from reprolora.files import read_json, read_jsonl, write_json, write_jsonl
+from reprolora.files import read_json, read_jsonl
 from reprolora.training import TrainingLog
-
-LABELS = ["red", "blue"]
-PEFT = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "lora_dropout": 0.0, "target_modules": "all-linear"}
-NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
-SETTINGS = {
-    "arm": {"experiment": "toy", "model": "tiny", "method": "lora", "seed": 1, "split_seed": 1},
-    "labels": LABELS,
-    "prompt": {"system": "Answer red or blue.", "user": "{text}"},
-    "accelerator": "cpu",
-    "training": {
-        "learning_rate": 1e-2,
-        "epochs": 8,
-        "batch_size": 8,
-        "micro_batch_size": None,
-        "max_length": 128,
-        "warmup_fraction": 0.0,
-        "scheduler": "linear",
-        "weight_decay": 0.0,
-        "max_grad_norm": 1.0,
-        "evaluations_per_epoch": 1,
-        "precision": "fp32",
-        "gradient_checkpointing": False,
-        "engine": "shared-prefix",
-    },
-    "method": {"peft": PEFT, "quantization": None},
-}
-EVALUATION = {"modes": ["generate", "likelihood"], "max_new_tokens": 6, "batch_tokens": 512}
-
-
-def rows(count: int, seed: int) -> list[dict]:
-    draw = random.Random(seed)
-    made = []
-    for number in range(count):
-        label = draw.choice(LABELS)
-        words = {"red": ["rose", "fire"], "blue": ["sea", "sky"]}[label]
-        made.append(
-            {"id": f"{seed}-{number}", "text": " ".join(draw.choices(words, k=draw.randint(1, 5))), "label": label}
-        )
-    return made
+from toy import LABELS, NF4, PEFT, SETTINGS, adapter_of, changed, evaluate, losses_of, train
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A base model with its manifest, and split rows."""
-    folder = tmp_path_factory.mktemp("toy")
-    tokenizer = tiny.tokenizer()
-    tiny.model("llama", hidden_size=64, intermediate_size=128).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    files = {path.name: {"size": path.stat().st_size} for path in (folder / "model").iterdir()}
-    write_json(folder / "model/manifest.json", {"files": files})
-    for split, count in (("train", 40), ("validation", 16), ("test", 12)):
-        write_jsonl(folder / f"{split}.jsonl", rows(count, len(split)))
-    return folder
-
-
-def changed(**training) -> dict:
-    settings = copy.deepcopy(SETTINGS)
-    settings["training"] |= training
-    return settings
-
-
-def train(folder, out, settings=SETTINGS):
-    args = argparse.Namespace(
-        model=str(folder / "model/manifest.json"),
-        train=str(folder / "train.jsonl"),
-        validation=str(folder / "validation.jsonl"),
-        settings=json.dumps(settings),
-        adapter_config=str(out / "adapter/adapter_config.json"),
-        training_log=str(out / "training_log.jsonl"),
-        training=str(out / "training.json"),
-        resources=str(out / "resources_train.json"),
-        reload_probe=str(out / "reload_probe.jsonl"),
-        checkpoints=str(out / "checkpoints"),
-        threads=1,
-    )
-    train_adapter.train(args, settings)
-    return out
-
-
-def evaluate(folder, out, evaluation=EVALUATION):
-    settings = {key: SETTINGS[key] for key in ("arm", "labels", "prompt", "accelerator")} | {"evaluation": evaluation}
-    args = argparse.Namespace(
-        model=str(folder / "model/manifest.json"),
-        adapter_config=str(out / "adapter/adapter_config.json"),
-        training=str(out / "training.json"),
-        reload_probe=str(out / "reload_probe.jsonl"),
-        validation=str(folder / "validation.jsonl"),
-        test=str(folder / "test.jsonl"),
-        settings=json.dumps(settings),
-        predictions=str(out / "predictions.jsonl"),
-        metrics=str(out / "metrics.json"),
-        resources=str(out / "resources_evaluate.json"),
-        threads=1,
-    )
-    evaluate_adapter.evaluate_adapter(args, settings)
-    return out
+    return toy.make(tmp_path_factory.mktemp("toy"))
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +34,6 @@ def trained(folder, tmp_path_factory):
 def copied(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "arm", ignore=shutil.ignore_patterns("predictions.jsonl", "metrics.json"))
     return tmp_path / "arm"
-
-
-def adapter_of(out) -> dict[str, torch.Tensor]:
-    return load_file(out / "adapter/adapter_model.safetensors")
 
 
 def test_learns_stops_by_itself_and_is_reproducible_byte_for_byte(folder, trained, tmp_path):
@@ -184,10 +87,6 @@ def test_the_adapter_with_the_best_validation_loss_is_the_one_saved(folder, trai
         ).item()
         tokens += len(targets)
     assert total / tokens == pytest.approx(record["best_validation_loss"], rel=1e-4)
-
-
-def losses_of(out):
-    return [row["loss"] for row in read_jsonl(out / "training_log.jsonl") if "loss" in row]
 
 
 def test_loss_curve_equals_the_plain_trainer_s(folder, trained, tmp_path):
@@ -290,7 +189,7 @@ def test_row_longer_than_max_length_stops_before_training(folder, tmp_path):
 
 def test_quantization_is_read_back(folder, tmp_path):
     settings = changed(epochs=1)
-    settings["method"] = {"peft": PEFT, "quantization": NF4}
+    settings["method"] |= {"quantization": NF4}
     out = evaluate(folder, train(folder, tmp_path, settings))
     actual = read_json(out / "training.json")["actual"]
     assert actual["quantization"]["type"] == "nf4" and actual["quantization"]["double_quantization"] is True
@@ -306,19 +205,19 @@ def test_quantization_is_read_back(folder, tmp_path):
 def test_arm_that_is_not_what_its_label_says_fails(folder, key, value):
     base = models.load_base(folder / "model", "fp32", torch.device("cpu"), NF4 | {key: value})
     with pytest.raises(ArmFailed, match="asked for quantization"):
-        models.check_as_asked(models.describe(base), "fp32", NF4)
+        readback.check_as_asked(readback.describe(base), "fp32", NF4)
 
 
 def test_quantized_arm_that_was_not_quantized_fails(folder):
     base = models.load_base(folder / "model", "fp32", torch.device("cpu"))
     with pytest.raises(ArmFailed, match="asked for quantization"):
-        models.check_as_asked(models.describe(base), "fp32", NF4)
+        readback.check_as_asked(readback.describe(base), "fp32", NF4)
 
 
 def test_model_in_another_type_than_asked_fails(folder):
     base = models.load_base(folder / "model", "bf16", torch.device("cpu"))
     with pytest.raises(ArmFailed, match="asked for base_dtype fp32, but the loaded model has bf16"):
-        models.check_as_asked(models.describe(base), "fp32", None)
+        readback.check_as_asked(readback.describe(base), "fp32", None)
 
 
 def damage(out, change):

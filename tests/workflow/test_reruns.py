@@ -18,12 +18,12 @@ from projects import DATASET, EXPERIMENT, MODEL, Project, seconds
 SCORED = ("summarize_metrics", "compare_methods", "summarize_resources", "plot_confusion", "write_report")
 # The rules that read what a rule makes.
 FEEDS = {
-    "fetch_model": ("inspect_prompts", "evaluate_zero_shot", "train_adapter", "evaluate_adapter"),
+    "fetch_model": ("inspect_prompts", "evaluate_prompted", "train_adapter", "evaluate_adapter"),
     "prepare_dataset": ("split_dataset", "write_report"),
     "split_dataset": (
         "inspect_prompts",
         "evaluate_classical",
-        "evaluate_zero_shot",
+        "evaluate_prompted",
         "train_adapter",
         "evaluate_adapter",
         "write_report",
@@ -31,7 +31,7 @@ FEEDS = {
     "inspect_prompts": ("write_report",),
     "train_adapter": ("evaluate_adapter", "summarize_resources", "plot_training", "write_report"),
     "evaluate_adapter": SCORED,
-    "evaluate_zero_shot": SCORED,
+    "evaluate_prompted": SCORED,
     "evaluate_classical": SCORED,
     "summarize_metrics": ("plot_accuracy", "write_report"),
     "compare_methods": ("write_report",),
@@ -63,7 +63,7 @@ def after(*changed: str, **counts: int) -> dict[str, int]:
 
 
 TRAIN = after("train_adapter")
-ASK = after("evaluate_adapter", "evaluate_zero_shot")
+ASK = after("evaluate_adapter", "evaluate_prompted")
 DATA = after("prepare_dataset")
 SPLIT = after("split_dataset")
 REPORT = after("write_report")
@@ -89,13 +89,14 @@ CSV = {"format": "csv", "header": False, "columns": {"id": 1, "text": 2, "label"
 THRESHOLDS = {"even": {"at_most": 0}, "odd": {"at_least": 1}}
 GGUF = {"gguf": "weights.gguf", "sha256": "0" * 64}
 ANOTHER_MODEL = {"models": {"another": MODEL}, "experiment": {"parity": {"models": ["tiny", "another"]}}}
-ONE_MORE_MODEL = after(fetch_model=1, inspect_prompts=1, evaluate_zero_shot=1, train_adapter=2, evaluate_adapter=2)
+ONE_MORE_MODEL = after(fetch_model=1, inspect_prompts=1, evaluate_prompted=1, train_adapter=2, evaluate_adapter=2)
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
 # (A value that stands alone is the key's; a mapping with an override's keys changes what else it takes to be valid.)
 LEAVES = {
-    "hardware": ("cuda", after("train_adapter", "evaluate_zero_shot", "summarize_resources", "write_report")),
+    "tracking": ("tensorboard", NOTHING),
+    "hardware": ("cuda", after("train_adapter", "evaluate_prompted", "summarize_resources", "write_report")),
     "hardware_catalogue.cpu.description": ("Another machine", REPORT),
-    "hardware_catalogue.cpu.accelerator": ("rocm", after("train_adapter", "evaluate_zero_shot", "write_report")),
+    "hardware_catalogue.cpu.accelerator": ("rocm", after("train_adapter", "evaluate_prompted", "write_report")),
     "hardware_catalogue.cpu.price_per_hour": (9.5, after("summarize_resources")),
     "datasets.numbers.description": ("Other words", REPORT),
     "datasets.numbers.license": ("MIT", REPORT),
@@ -132,7 +133,17 @@ LEAVES = {
     "methods.tfidf.baseline": ("majority", after(evaluate_classical=1)),
     "methods.zero-shot.description": ("Another", REPORT),
     "methods.zero-shot.baseline": ("majority", after(evaluate_classical=1)),
+    "methods.zero-shot.shots": (
+        {"methods": {"zero-shot": {"baseline": "few-shot", "shots": 2}}},
+        after("evaluate_prompted"),
+    ),
     "methods.lora.description": ("Another", REPORT),
+    "methods.lora.full": (
+        {"methods": {"lora": {"peft": "null", "full": True}}},
+        after(train_adapter=1),
+    ),
+    "methods.lora.learning_rate": (1e-3, after(train_adapter=1)),
+    "methods.lora.loraplus_lr_ratio": (4, after(train_adapter=1)),
     "methods.lora.peft.peft_type": ("ADALORA", after(train_adapter=1)),
     "methods.lora.peft.r": (8, after(train_adapter=1)),
     "methods.lora.peft.lora_alpha": (8, after(train_adapter=1)),
@@ -148,6 +159,12 @@ LEAVES = {
         after("plot_training", evaluate_classical=1),
     ),
     "methods.qlora.description": ("Another", REPORT),
+    "methods.qlora.full": (
+        {"methods": {"qlora": {"peft": "null", "full": True, "quantization": "null"}}},
+        after(train_adapter=1),
+    ),
+    "methods.qlora.learning_rate": (1e-3, after(train_adapter=1)),
+    "methods.qlora.loraplus_lr_ratio": (4, after(train_adapter=1)),
     "methods.qlora.peft.peft_type": ("ADALORA", after(train_adapter=1)),
     "methods.qlora.peft.r": (8, after(train_adapter=1)),
     "methods.qlora.peft.lora_alpha": (8, after(train_adapter=1)),
@@ -155,6 +172,21 @@ LEAVES = {
     "methods.qlora.peft.target_modules": (["q_proj"], after(train_adapter=1)),
     "methods.qlora.quantization.load_in_4bit": (
         {"methods": {"qlora": {"quantization": "null"}}},
+        after(train_adapter=1),
+    ),
+    "methods.qlora.quantization.load_in_8bit": (
+        {
+            "methods": {
+                "qlora": {
+                    "quantization": {
+                        "load_in_4bit": False,
+                        "load_in_8bit": True,
+                        "bnb_4bit_quant_type": "null",
+                        "bnb_4bit_use_double_quant": "null",
+                    }
+                }
+            }
+        },
         after(train_adapter=1),
     ),
     "methods.qlora.quantization.bnb_4bit_quant_type": ("fp4", after(train_adapter=1)),
@@ -178,8 +210,8 @@ LEAVES = {
     "experiment.parity.split.limits.train": (20, SPLIT),
     "experiment.parity.split.limits.validation": (8, SPLIT),
     "experiment.parity.split.limits.test": (8, SPLIT),
-    "experiment.parity.prompt.system": ("Another", after("inspect_prompts", "evaluate_zero_shot", "train_adapter")),
-    "experiment.parity.prompt.user": ("> {text}", after("inspect_prompts", "evaluate_zero_shot", "train_adapter")),
+    "experiment.parity.prompt.system": ("Another", after("inspect_prompts", "evaluate_prompted", "train_adapter")),
+    "experiment.parity.prompt.user": ("> {text}", after("inspect_prompts", "evaluate_prompted", "train_adapter")),
     "experiment.parity.training.learning_rate": (1e-4, TRAIN),
     "experiment.parity.training.epochs": (2, TRAIN),
     "experiment.parity.training.batch_size": (4, TRAIN),
@@ -190,7 +222,7 @@ LEAVES = {
     "experiment.parity.training.weight_decay": (0.1, TRAIN),
     "experiment.parity.training.max_grad_norm": (0.5, TRAIN),
     "experiment.parity.training.evaluations_per_epoch": (3, TRAIN),
-    "experiment.parity.training.precision": ("bf16", after("evaluate_zero_shot", "train_adapter")),
+    "experiment.parity.training.precision": ("bf16", after("evaluate_prompted", "train_adapter")),
     "experiment.parity.training.gradient_checkpointing": (True, TRAIN),
     "experiment.parity.training.engine": ("plain", TRAIN),
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
@@ -199,7 +231,7 @@ LEAVES = {
 }
 # The rules whose scripts import a module, themselves or through others.
 EVERY = tuple(FEEDS)
-ASKING = ("evaluate_zero_shot", "train_adapter", "evaluate_adapter")
+ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
 ENCODING = ("inspect_prompts", *ASKING)
 FIGURES = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
 COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", *FIGURES, "write_report")
@@ -219,6 +251,7 @@ MODULES = {
     "environment": (),
     "errors": EVERY,
     "evaluation": ASKING,
+    "examples": ("evaluate_prompted",),
     "failures": ASKING,
     "fetching": ("fetch_model",),
     "figures": FIGURES,
@@ -236,12 +269,14 @@ MODULES = {
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
+    "readback": ASKING,
     "report": ("write_report",),
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset"),
     "splits": ("split_dataset",),
     "statistics": ("compare_methods", "write_report"),
     "tables": ("prepare_dataset",),
+    "tracking": ("train_adapter",),
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
@@ -323,11 +358,11 @@ def test_every_key_is_in_the_table(finished):
     content = configuration(finished)
     for section, names in USED.items():
         content[section] = {name: content[section][name] for name in names}
-    # Of a method, either `peft` or `baseline` is there; a choice of experiments has a test of its own.
+    # A baseline has no keys of a training, and the other way round; a choice of experiments has a test of its own.
     found = set(leaves(content)) - {"experiments"}
-    absent = {
-        f"methods.{name}.{key}" for name in ("majority", "tfidf", "zero-shot") for key in ("peft", "quantization")
-    }
+    of_training = ("peft", "full", "quantization", "learning_rate", "loraplus_lr_ratio")
+    absent = {f"methods.{name}.{key}" for name in ("majority", "tfidf", "zero-shot") for key in of_training}
+    absent |= {f"methods.{name}.shots" for name in ("majority", "tfidf", "lora", "qlora")}
     assert found - absent - {"methods.qlora.baseline"} == set(LEAVES)
 
 
@@ -364,7 +399,7 @@ def test_writing_out_a_default_or_another_order_reruns_nothing(finished):
 def test_another_experiment_runs_its_own_jobs_only(finished):
     experiment = EXPERIMENT | {"methods": ["majority", "lora"]}
     override = {"experiments": ["parity", "second"], "experiment": {"second": experiment}}
-    expected = dict.fromkeys(set(FEEDS) - {"fetch_model", "prepare_dataset", "evaluate_zero_shot"}, 1)
+    expected = dict.fromkeys(set(FEEDS) - {"fetch_model", "prepare_dataset", "evaluate_prompted"}, 1)
     assert finished.dry_run(*finished.override(override)) == expected
 
 

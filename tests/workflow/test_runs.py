@@ -89,7 +89,7 @@ def test_only_steps_with_a_model_ask_for_a_gpu(fresh, hardware, expected):
     command = [sys.executable, "-c", READ_GPUS, hardware]
     done = subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, check=True)
     asking = json.loads(done.stdout.splitlines()[-1])
-    assert asking == dict.fromkeys(("train_adapter", "evaluate_adapter", "evaluate_zero_shot", "doctor"), expected)
+    assert asking == dict.fromkeys(("train_adapter", "evaluate_adapter", "evaluate_prompted", "doctor"), expected)
 
 
 def test_the_report_of_snakemake(finished, tmp_path):

@@ -39,6 +39,7 @@ def label_log_probabilities(
     for row, prompt in enumerate(prompts):
         for column, label in enumerate(labels):
             logits = model(torch.tensor([prompt + label], device=model.device), use_cache=False).logits[0]
-            chosen = logits[len(prompt) - 1 : -1].log_softmax(-1, dtype=torch.float32)
+            # From the end, since an adapter may put tokens of its own before the prompt.
+            chosen = logits[-len(label) - 1 : -1].log_softmax(-1, dtype=torch.float32)
             scores[row, column] = chosen.gather(1, torch.tensor(label, device=model.device)[:, None]).double().sum()
     return scores

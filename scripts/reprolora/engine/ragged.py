@@ -13,19 +13,31 @@ Transformers, so the model's own code runs unchanged, gradient checkpointing inc
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 from torch.nn.functional import dropout as apply_dropout
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface
 
 ATTENTION = "reprolora_ragged"
 # With fewer queries a row than this, plain matrix products beat the CPU's flash kernel, whose blocks are larger.
 SHORT_ROW = 128
 # The families whose gradients and answers the tests compare with the ordinary path. Others take that path.
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"})
+# The adapters for which they do, each of which treats every token by itself.
+ADAPTERS = frozenset({"LORA", "IA3"})
 
 
-def why_not(model: PreTrainedModel) -> str | None:
-    """The reason why `model` cannot run ragged batches exactly, or None when it can."""
+def why_not(model: nn.Module) -> str | None:
+    """The reason why `model`, with or without an adapter, cannot run ragged batches exactly, or None when it can."""
+    adapter = getattr(model, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
+        return f"{adapter.peft_type.value} puts tokens of its own before each row"
+    if adapter is not None and adapter.peft_type.value not in ADAPTERS:
+        return f"adapter type {adapter.peft_type.value} is not among those tested: {', '.join(sorted(ADAPTERS))}"
+    if getattr(adapter, "alora_invocation_tokens", None) or getattr(adapter, "arrow_config", None):
+        return "the adapter acts on some tokens of a row and not on others"
+    if any(type(module).__name__ == "Linear8bitLt" for module in model.modules()):
+        return "8-bit layers choose their outlier features by all tokens of a batch"
     config = model.config.get_text_config()
     if config.model_type not in FAMILIES:
         return f"model type '{config.model_type}' is not among those tested: {', '.join(sorted(FAMILIES))}"

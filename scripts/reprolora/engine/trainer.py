@@ -1,4 +1,4 @@
-"""Training an adapter: TRL's SFTTrainer with batches that pay for each token once.
+"""Training an adapter, or a whole model: TRL's SFTTrainer with batches that pay for each token once.
 
 Arguments, callbacks, checkpoints, mixed precision and distributed launch are the Trainer's own. Two things are ours:
 how a batch is laid out and its loss computed (`ragged`), and the order of the rows, which is the same with either
@@ -7,12 +7,15 @@ layout, so that the two can be compared step by step.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from datasets import Dataset
 from peft import PeftModel
+from peft.optimizers import create_loraplus_optimizer
+from torch import nn
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
@@ -28,29 +31,32 @@ class AdapterTrainer(SFTTrainer):
     """SFTTrainer on encoded rows.
 
     Args:
-        model: with its adapter; the adapter's values and types are left as they are (SFTTrainer would round those on a
-            quantized base to bf16).
+        model: with its adapter, whose values and types are left as they are (SFTTrainer would round those on a
+            quantized base to bf16); or a plain model, of which every parameter is trained.
         args: the Trainer's configuration; its seed decides the order of the rows.
         train_rows, validation_rows: encoded prompts and completions.
         tokenizer: gives the padding token of the ordinary layout.
         ragged: lay batches out without padding and with the shared prefix once; otherwise padded, as SFTTrainer does.
+        loraplus_lr_ratio: how many times the learning rate the B matrices of LoRA get (LoRA+, Hayou et al. 2024).
     """
 
     def __init__(
         self,
-        model: PeftModel,
+        model: PeftModel | PreTrainedModel,
         args: SFTConfig,
         train_rows: Sequence[EncodedRow],
         validation_rows: Sequence[EncodedRow],
         tokenizer: PreTrainedTokenizerBase,
         ragged: bool,
+        loraplus_lr_ratio: float | None = None,
         callbacks=(),
     ):
-        self.ragged = ragged
+        self.ragged, self.loraplus_lr_ratio = ragged, loraplus_lr_ratio
         self._train_lengths = [len(row.ids) for row in train_rows]
         args.dataset_kwargs = {"skip_prepare_dataset": True}
         args.remove_unused_columns = False
-        adapter = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+        base = model.get_base_model() if isinstance(model, PeftModel) else model
+        adapter = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad and base is not model}
         super().__init__(
             model=model,
             args=args,
@@ -66,8 +72,45 @@ class AdapterTrainer(SFTTrainer):
                 parameter.data = adapter[name]
         self.fused_layers = 0
         if ragged:
-            model.get_base_model().set_attn_implementation(ATTENTION)
+            base.set_attn_implementation(ATTENTION)
             self.fused_layers = lora.install(model)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        if not self.loraplus_lr_ratio:
+            return super().create_optimizer(model)
+        if self.optimizer is None:
+            kind, options = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            self.optimizer = create_loraplus_optimizer(
+                self.model,
+                kind,
+                loraplus_lr_ratio=self.loraplus_lr_ratio,
+                loraplus_weight_decay=self.args.weight_decay,
+                **options,
+            )
+        return self.optimizer
+
+    def optimizer_groups(self) -> list[dict[str, Any]]:
+        """The groups of the optimizer as it is: peak learning rate, weight decay, how many parameters, and of what."""
+        kinds = {
+            id(parameter): next((kind for kind in ("lora_A", "lora_B") if kind in name), "other")
+            for name, parameter in self.model.named_parameters()
+        }
+        return [
+            {
+                "learning_rate": group["initial_lr"],
+                "weight_decay": group["weight_decay"],
+                "parameters": sum(parameter.numel() for parameter in group["params"]),
+                "of": sorted({kinds[id(parameter)] for parameter in group["params"]}),
+            }
+            for group in self.optimizer.param_groups
+            if group["params"]
+        ]
+
+    def trained_model(self) -> PeftModel | PreTrainedModel:
+        """The model without what training put around it (autocast, fused layers), so that it computes as a reloaded
+        one does."""
+        lora.remove(self.model)
+        return self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedBatches:
         batch_size = self._train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
