@@ -254,6 +254,10 @@ def write_report_settings(wildcards):
     return canonical_json(plan.write_report_settings(CONFIGURATION, wildcards.experiment))
 
 
+def write_model_card_settings(wildcards):
+    return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
+
+
 def doctor_settings(wildcards):
     chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
     return canonical_json(plan.doctor_settings(CONFIGURATION, chosen))

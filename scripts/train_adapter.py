@@ -148,6 +148,8 @@ def save_adapter(model, tokenizer, folder: Path) -> None:
     with TemporaryDirectory(dir=folder.parent) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
+        # PEFT's card has its headings only; write_model_card fills one in when there are scores.
+        Path(temporary, "README.md").unlink()
         for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == "adapter_config.json"):
             path.replace(folder / path.name)
 
