@@ -156,6 +156,7 @@ def _score(predictions, labels) -> dict:
 
 def _evaluation(rng, fake, rows) -> dict:
     base = {"device": "x86_64 CPU", "threads": 2, "host": "somewhere", "examples": rows}
+    base["started"] = "2026-03-01T12:00:00+00:00"
     if fake.kind in ("majority", "tfidf-logistic-regression"):
         seconds = {"load_seconds": 0.03, "train_seconds": 8.5, "evaluate_seconds": 0.04}
         peaks = {"load_peak_bytes": 190_000_000, "train_peak_bytes": 216_000_000, "evaluate_peak_bytes": 214_000_000}
@@ -248,6 +249,7 @@ def _train(rng, results, home, arm, fake) -> None:
             "device": "x86_64 CPU",
             "threads": 2,
             "host": "somewhere",
+            "started": "2026-03-01T11:50:00+00:00",
             "load_seconds": 2.3 + 3 * fake.quantized,
             "train_seconds": seconds,
             "load_peak_bytes": 1_150_000_000 if not fake.quantized else 1_210_000_000,

@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class Meter:
         self.device = device
         self.energy = EnergyMeter(os.environ.get("CUDA_VISIBLE_DEVICES", "0") if device.type == "cuda" else None)
         self.record: dict[str, Any] = {"device": name, "threads": threads, "host": platform.node()}
+        self.record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.record["energy_basis"] = self.energy.basis
 
     @contextmanager
