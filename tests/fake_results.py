@@ -53,6 +53,7 @@ class FakeResults:
     models: list[Path] = field(default_factory=list)
     dataset: Path = Path()
     split: Path = Path()
+    split_rows: list[Path] = field(default_factory=list)
 
 
 def make_results(
@@ -379,6 +380,9 @@ def _shared_files(results, models, labels, truth, test) -> None:
             "seed": 1,
         },
     )
+    for split in splits:
+        results.split_rows.append(results.folder / f"{split}.jsonl")
+        write_jsonl(results.split_rows[-1], [{"id": "1", "text": f"a row of {split}", "label": next(iter(counts))}])
     for model in models:
         file = results.folder / model / "prompts.json"
         length = {"mean": 60.1, "median": 59.0, "percentile_95": 80.0, "max": 110}
