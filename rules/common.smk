@@ -152,9 +152,7 @@ def adapter_files(wildcards):
     """All that is kept of the trained arms, with the model cards."""
     made = [*rules.train_adapter.output, *rules.write_model_card.output]
     made = [file for file in made if not file.endswith("resources_train.json")]
-    return [
-        file for arm in running_arms(wildcards.experiment, "train_adapter") for file in expand(made, **asdict(arm))
-    ]
+    return [file for arm in running_arms(wildcards.experiment, "train_adapter") for file in expand(made, **asdict(arm))]
 
 
 # Data and models

@@ -111,10 +111,10 @@ def _training(settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trai
     epochs = training["epochs"]
     decay, warm_up = _value(training["weight_decay"]), training["warmup_fraction"]
     text = (
-        f"Adapters are trained for {_value(epochs)} {'epoch' if epochs == 1 else 'epochs'} with TRL [@vonwerra2020trl], "
-        "on the tokens of the answer and of the end of the turn only, with cross-entropy. The optimizer is AdamW "
-        f"[@loshchilov2019adamw] with a weight decay of {decay}, batches of {training['batch_size']} rows and "
-        f"gradients clipped to a norm of {_value(training['max_grad_norm'])}; the learning rate "
+        f"Adapters are trained for {_value(epochs)} {'epoch' if epochs == 1 else 'epochs'} with TRL "
+        "[@vonwerra2020trl], on the tokens of the answer and of the end of the turn only, with cross-entropy. The optimizer "
+        f"is AdamW [@loshchilov2019adamw] with a weight decay of {decay}, batches of {training['batch_size']} "
+        f"rows and gradients clipped to a norm of {_value(training['max_grad_norm'])}; the learning rate "
         + (f"rises over the first {warm_up:.0%} of the steps to ".replace("%", " %") if warm_up else "starts at ")
         + f"{_value(training['learning_rate'])} and {SCHEDULES[training['scheduler']]}. No row is cut: the longest "
         f"allowed has {training['max_length']} tokens. "
@@ -162,8 +162,8 @@ def _evaluation(evaluation: Mapping[str, Any], with_adapters: bool) -> str:
 def _statistics(settings: Mapping[str, Any], adapters: Mapping[str, Mapping]) -> str:
     text = (
         "We report accuracy with Wilson's 95 % interval [@wilson1927interval] and macro-F1 with a bootstrap interval "
-        f"over the test rows ({RESAMPLES:,} resamples) [@efron1979bootstrap]. Methods are compared on the same rows, with a "
-        "paired bootstrap interval and McNemar's exact test [@mcnemar1947test]"
+        f"over the test rows ({RESAMPLES:,} resamples) [@efron1979bootstrap]. Methods are compared on the same rows, "
+        "with a paired bootstrap interval and McNemar's exact test [@mcnemar1947test]"
     )
     if adapters and len(settings["experiment"]["seeds"]) > 1:
         text += ", or, where a method has several seeds, a hierarchical bootstrap over seeds and rows and a t test"
