@@ -110,18 +110,14 @@ def _training(settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trai
     training, seeds = settings["experiment"]["training"], settings["experiment"]["seeds"]
     epochs = training["epochs"]
     decay, warm_up = _value(training["weight_decay"]), training["warmup_fraction"]
+    rise = f"rises over the first {warm_up:.0%} of the steps to".replace("%", " %") if warm_up else "starts at"
     text = (
         f"Adapters are trained for {_value(epochs)} {'epoch' if epochs == 1 else 'epochs'} with TRL "
         "[@vonwerra2020trl], on the tokens of the answer and of the end of the turn only, with cross-entropy. "
         f"The optimizer is AdamW [@loshchilov2019adamw] with a weight decay of {decay}, batches of "
-        f"{training['batch_size']} rows and gradients clipped to a norm of {_value(training['max_grad_norm'])}; the learning "
-        + (
-            f"rate rises over the first {warm_up:.0%} of the steps to ".replace("%", " %")
-            if warm_up
-            else "rate starts at "
-        )
-        + f"{_value(training['learning_rate'])} and {SCHEDULES[training['scheduler']]}. No row is cut: the longest "
-        f"allowed has {training['max_length']} tokens. "
+        f"{training['batch_size']} rows and gradients clipped to a norm of {_value(training['max_grad_norm'])}; "
+        f"the learning rate {rise} {_value(training['learning_rate'])} and {SCHEDULES[training['scheduler']]}. "
+        f"No row is cut: the longest allowed has {training['max_length']} tokens. "
     )
     if training["gradient_checkpointing"]:
         text += "Activations are checkpointed. "
