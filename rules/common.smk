@@ -306,6 +306,7 @@ def final_outputs():
         for arm in running_arms(experiment):
             if Path(arm.folder, "metrics.json").exists():
                 stages = plan.stages(CONFIGURATION.methods[arm.method])
+                stages += ("write_model_card",) if "train_adapter" in stages else ()
                 made = [file for stage in stages for file in expand(getattr(rules, stage).output, **asdict(arm))]
                 files += [file for file in made if not Path(file).exists()]
     return files

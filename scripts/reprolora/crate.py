@@ -146,6 +146,7 @@ def crate_metadata(settings: Mapping[str, Any], software: Mapping[str, Any], sou
     root["author"] = authors
     root["publisher"] = authors
     root["mentions"] = run
+    # A crate must have a date; where every arm failed, nothing was published on any.
     root["datePublished"] = "1970-01-01"
     if started:
         run["startTime"], run["endTime"] = started[0], started[-1]
