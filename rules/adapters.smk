@@ -80,3 +80,29 @@ rule evaluate_adapter:
         " --training {input.training:q} --reload-probe {input.reload_probe:q} --validation {input.validation:q}"
         " --test {input.test:q} --settings {params.settings:q} --predictions {output.predictions:q}"
         " --metrics {output.metrics:q} --resources {output.resources:q} --threads {threads}"
+
+
+rule write_model_card:
+    input:
+        script=script_file("write_model_card"),
+        template=library_file("templates/model_card.md.jinja"),
+        training=rules.train_adapter.output.training,
+        metrics=rules.evaluate_adapter.output.metrics,
+    output:
+        "results/{experiment}/{model}/{method}/seed{seed}/adapter/README.md",
+    log:
+        "results/logs/write_model_card/{experiment}/{model}/{method}/seed{seed}.log",
+    wildcard_constraints:
+        method=any_of(methods("train_adapter")),
+    conda:
+        TRAINING_ENVIRONMENT
+    resources:
+        mem_mb=500,
+    params:
+        code=code_of("write_model_card"),
+        settings=write_model_card_settings,
+    message:
+        "Writing the model card of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --training {input.training:q}"
+        " --metrics {input.metrics:q} --template {input.template:q} --output {output:q}"

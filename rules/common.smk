@@ -150,6 +150,18 @@ def figures(wildcards):
     return [file for output in outputs for file in expand(output, experiment=wildcards.experiment)]
 
 
+def tables(wildcards):
+    """The experiment's tables."""
+    return [file for name in TABLE_RULES for file in expand(getattr(rules, name).output, **wildcards)]
+
+
+def adapter_files(wildcards):
+    """All that is kept of the trained arms, with the model cards."""
+    made = [*rules.train_adapter.output, *rules.write_model_card.output]
+    made = [file for file in made if not file.endswith("resources_train.json")]
+    return [file for arm in running_arms(wildcards.experiment, "train_adapter") for file in expand(made, **asdict(arm))]
+
+
 # Data and models
 
 
@@ -266,6 +278,14 @@ def write_report_settings(wildcards):
     return canonical_json(plan.write_report_settings(CONFIGURATION, wildcards.experiment))
 
 
+def write_crate_settings(wildcards):
+    return canonical_json(plan.write_crate_settings(CONFIGURATION, wildcards.experiment))
+
+
+def write_model_card_settings(wildcards):
+    return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
+
+
 def doctor_settings(wildcards):
     chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
     return canonical_json(plan.doctor_settings(CONFIGURATION, chosen))
@@ -293,11 +313,12 @@ def final_outputs():
     """
     files = []
     for experiment in EXPERIMENTS:
-        for name in ("write_report", *TABLE_RULES, *figure_rules(experiment)):
+        for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
         for arm in running_arms(experiment):
             if Path(arm.folder, "metrics.json").exists():
                 stages = plan.stages(CONFIGURATION.methods[arm.method])
+                stages += ("write_model_card",) if "train_adapter" in stages else ()
                 made = [file for stage in stages for file in expand(getattr(rules, stage).output, **asdict(arm))]
                 files += [file for file in made if not Path(file).exists()]
     return files

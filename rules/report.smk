@@ -2,6 +2,11 @@ rule write_report:
     input:
         script=script_file("write_report"),
         template=library_file("templates/report.html.jinja"),
+        partials=[
+            library_file("templates/_method.html.jinja"),
+            library_file("templates/_reproducibility.html.jinja"),
+        ],
+        references=library_file("references.bib"),
         metrics_table="results/{experiment}/tables/metrics.csv",
         comparison_table="results/{experiment}/tables/comparison.csv",
         resources_table="results/{experiment}/tables/resources.csv",
@@ -14,13 +19,17 @@ rule write_report:
         models=manifests_of_models,
         dataset=dataset_manifest,
         split=split_file("summary.json"),
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
+        test=split_file("test.jsonl"),
     output:
-        report(
+        page=report(
             "results/{experiment}/report.html",
             caption="../report/report.rst",
             category="{experiment}",
             labels={"what": "Report", "kind": "page"},
         ),
+        bibliography="results/{experiment}/references.bib",
     log:
         "results/logs/write_report/{experiment}.log",
     conda:
@@ -38,4 +47,46 @@ rule write_report:
         " --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
-        " --output {output:q}"
+        " --split-rows {input.train:q} {input.validation:q} {input.test:q} --bibliography {output.bibliography:q}"
+        " --output {output.page:q}"
+
+
+rule write_crate:
+    input:
+        script=script_file("write_crate"),
+        citation=str(PROJECT / "CITATION.cff"),
+        report=rules.write_report.output,
+        tables=tables,
+        figures=figures,
+        metrics=files_of_arms("metrics.json"),
+        predictions=files_of_arms("predictions.jsonl"),
+        adapters=adapter_files,
+        failures=failures_of_arms,
+        prompts=prompts_of_models,
+        split=split_file("summary.json"),
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
+        test=split_file("test.jsonl"),
+        resources_evaluate=files_of_arms("resources_evaluate.json"),
+        resources_train=files_of_arms("resources_train.json", "train_adapter"),
+        dataset=dataset_manifest,
+        models=manifests_of_models,
+    output:
+        "results/{experiment}/ro-crate-metadata.json",
+    log:
+        "results/logs/write_crate/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("write_crate"),
+        settings=write_crate_settings,
+    message:
+        "Describing the results of {wildcards.experiment} as an RO-Crate"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --citation {input.citation:q}"
+        " --files {input.report:q} {input.tables:q} {input.figures:q} {input.metrics:q} {input.predictions:q}"
+        " {input.adapters:q} {input.failures:q} {input.prompts:q} {input.split:q} {input.train:q}"
+        " {input.validation:q} {input.test:q} --resources {input.resources_evaluate:q} {input.resources_train:q}"
+        " --dataset {input.dataset:q} --models {input.models:q} --output {output:q}"

@@ -14,7 +14,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -126,7 +128,7 @@ class Phases:
     """Time and peak memory of each phase of the work, apart."""
 
     def __init__(self):
-        self.record: dict[str, float | int] = {}
+        self.record: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds")}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Collect what each arm of an experiment took: time, peak memory, sizes and cost, one row for each arm.
+"""Collect what each arm of an experiment took: time, peak memory, energy, sizes and cost, one row for each arm.
 
 Reads, for every arm that was evaluated, its metrics.json (which says the arm) and resources_evaluate.json, and for
 every arm that was trained, its training.json and resources_train.json; files of a kind are given in the same order.
@@ -16,7 +16,7 @@ from reprolora.arms import KEY, read_arms
 from reprolora.errors import UserError, run_script
 from reprolora.files import read_json, write_text
 
-MEASURES = ["seconds", "peak_bytes", "reserved_bytes"]
+MEASURES = ["seconds", "peak_bytes", "reserved_bytes", "energy_kwh"]
 SECONDS = ["train_load_seconds", "train_seconds", "evaluate_load_seconds", "evaluate_seconds"]
 COLUMNS = [
     *KEY,
@@ -37,6 +37,8 @@ COLUMNS = [
     "evaluate_examples",
     "evaluate_examples_per_second",
     "total_seconds",
+    "energy_kwh",
+    "energy_basis",
     "price_per_hour",
     "cost_usd",
 ]
@@ -62,6 +64,7 @@ def evaluation_columns(resources: dict[str, Any]) -> dict[str, Any]:
         **{f"evaluate_load_{m}": resources.get(f"load_{m}") for m in MEASURES},
         **{f"evaluate_{m}": resources.get(f"evaluate_{m}") for m in MEASURES},
         **{f"train_{m}": resources[f"train_{m}"] for m in MEASURES if f"train_{m}" in resources},
+        "energy_basis": resources.get("energy_basis"),
         "evaluate_examples": resources["examples"],
         "evaluate_examples_per_second": resources["examples_per_second"],
     }
@@ -81,13 +84,18 @@ def training_columns(training: dict[str, Any], resources: dict[str, Any]) -> dic
 
 
 def resources_table(rows: dict[ARM, dict[str, Any]], price_per_hour: float) -> pd.DataFrame:
-    """The table, with the total time and its cost added."""
+    """The table, with the total time, its cost and the total energy added; that is missing when a phase's is."""
     table = pd.DataFrame([dict(zip(KEY, arm, strict=True)) | row for arm, row in rows.items()], columns=COLUMNS)
     table["total_seconds"] = table[SECONDS].astype(float).sum(axis=1)
+    energy = [name.replace("seconds", "energy_kwh") for name in SECONDS]
+    whole = (table[energy].notna().to_numpy() == table[SECONDS].notna().to_numpy()).all(axis=1)
+    table["energy_kwh"] = table[energy].astype(float).sum(axis=1).where(whole)
     table["price_per_hour"] = price_per_hour
     table["cost_usd"] = table["total_seconds"] / 3600 * price_per_hour
     floats = [name for name in COLUMNS if name.endswith(("seconds", "per_second", "per_step", "usd"))]
     table[floats] = table[floats].astype(float).round(6)
+    energy.append("energy_kwh")
+    table[energy] = table[energy].astype(float).round(9)
     return table.astype({name: "Int64" for name in WHOLE})
 
 

@@ -1,7 +1,8 @@
 """Write the report of an experiment: one HTML page that needs no other file and no network.
 
 Reads the experiment's tables, figures and the files of its arms (metrics and predictions in the same order); writes
-the page. It opens with the question and its answer in sentences made from the tables.
+the page, and beside it the bibliography that it shows (references.bib). It opens with the question and its answer in
+sentences made from the tables.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import json
 from pathlib import Path
 
 from reprolora import report
+from reprolora.bibliography import bibliography
 from reprolora.errors import run_script
 from reprolora.files import write_text
 
@@ -32,8 +34,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, nargs="*", default=[], help="manifest.json in each model's folder")
     parser.add_argument("--dataset", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--split", type=Path, required=True, help="the split's summary.json")
+    parser.add_argument("--split-rows", type=Path, nargs="*", default=[], help="the splits' train.jsonl and so on")
     parser.add_argument("--template", type=Path, default=TEMPLATE, help="the page to fill (Jinja2)")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
+    parser.add_argument("--bibliography", type=Path, required=True, help="references.bib to write, beside the page")
     return parser.parse_args()
 
 
@@ -52,7 +56,9 @@ def main() -> None:
         models=args.models,
         dataset=args.dataset,
         split=args.split,
+        split_rows=args.split_rows,
     )
+    write_text(args.bibliography, bibliography(args.settings))
     write_text(args.output, report.build_report(args.settings, sources, args.template, args.output))
 
 

@@ -53,6 +53,7 @@ class FakeResults:
     models: list[Path] = field(default_factory=list)
     dataset: Path = Path()
     split: Path = Path()
+    split_rows: list[Path] = field(default_factory=list)
 
 
 def make_results(
@@ -156,6 +157,7 @@ def _score(predictions, labels) -> dict:
 
 def _evaluation(rng, fake, rows) -> dict:
     base = {"device": "x86_64 CPU", "threads": 2, "host": "somewhere", "examples": rows}
+    base["started"] = "2026-03-01T12:00:00+00:00"
     if fake.kind in ("majority", "tfidf-logistic-regression"):
         seconds = {"load_seconds": 0.03, "train_seconds": 8.5, "evaluate_seconds": 0.04}
         peaks = {"load_peak_bytes": 190_000_000, "train_peak_bytes": 216_000_000, "evaluate_peak_bytes": 214_000_000}
@@ -167,6 +169,9 @@ def _evaluation(rng, fake, rows) -> dict:
         "evaluate_seconds": seconds,
         "load_peak_bytes": 1_150_000_000 if not fake.quantized else 1_210_000_000,
         "evaluate_peak_bytes": 1_420_000_000 if not fake.quantized else 1_050_000_000,
+        "energy_basis": "CPU, memory estimated",
+        "load_energy_kwh": 0.00001,
+        "evaluate_energy_kwh": 0.0002,
         "examples_per_second": rows / seconds,
     }
 
@@ -245,10 +250,14 @@ def _train(rng, results, home, arm, fake) -> None:
             "device": "x86_64 CPU",
             "threads": 2,
             "host": "somewhere",
+            "started": "2026-03-01T11:50:00+00:00",
             "load_seconds": 2.3 + 3 * fake.quantized,
             "train_seconds": seconds,
             "load_peak_bytes": 1_150_000_000 if not fake.quantized else 1_210_000_000,
             "train_peak_bytes": 1_910_000_000 if not fake.quantized else 1_830_000_000,
+            "energy_basis": "CPU, memory estimated",
+            "load_energy_kwh": 0.00001,
+            "train_energy_kwh": 0.0012,
             "model_bytes": 120_000_000 if fake.quantized else 269_000_000,
             "adapter_bytes": 19_570_000,
             "examples": 2528,
@@ -371,6 +380,9 @@ def _shared_files(results, models, labels, truth, test) -> None:
             "seed": 1,
         },
     )
+    for split in splits:
+        results.split_rows.append(results.folder / f"{split}.jsonl")
+        write_jsonl(results.split_rows[-1], [{"id": "1", "text": f"a row of {split}", "label": next(iter(counts))}])
     for model in models:
         file = results.folder / model / "prompts.json"
         length = {"mean": 60.1, "median": 59.0, "percentile_95": 80.0, "max": 110}

@@ -14,7 +14,7 @@ import tiny
 from forking import Snakemake
 
 ROOT = Path(__file__).parents[1]
-PARTS = (".gitignore", "Snakefile", "config", "envs", "profiles", "report", "rules", "scripts")
+PARTS = (".gitignore", "CITATION.cff", "Snakefile", "config", "envs", "profiles", "report", "rules", "scripts")
 # One seed, both kinds of adapter, every baseline; the names differ from those of the shipped files.
 DATASET = {
     "description": "Numbers and what they are",

@@ -127,6 +127,8 @@ def save_adapter(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokeni
                     if isinstance(value, set):  # written in an order that varies from one process to the next
                         setattr(config, key, sorted(value))
             model.save_pretrained(temporary)
+            # PEFT's card has its headings only; write_model_card fills one in when there are scores.
+            Path(temporary, "README.md").unlink()
         else:
             tensors = {name: tensor.detach().contiguous() for name, tensor in trained_tensors(model).items()}
             save_file(tensors, Path(temporary, "adapter_model.safetensors"), metadata={"format": "pt"})

@@ -119,6 +119,31 @@ def write_report_settings(configuration: Configuration, experiment: str) -> dict
     }
 
 
+def write_crate_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    """What describes the experiment, its data and its models to other programs."""
+    settings = write_report_settings(configuration, experiment)
+    told = {
+        "experiment": ("name", "title", "question", "dataset"),
+        "dataset": ("description", "license", "url"),
+        "models": ("description", "license", "source"),
+    }
+    models = {name: {key: model[key] for key in told["models"]} for name, model in settings["models"].items()}
+    return {
+        section: {key: settings[section][key] for key in told[section]} for section in ("experiment", "dataset")
+    } | {"models": models}
+
+
+def write_model_card_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    """What a card says that training and evaluation do not record."""
+    experiment = configuration.experiment[arm.experiment]
+    told = {"description", "license", "citation"}
+    return {
+        "experiment": {"name": arm.experiment} | experiment.model_dump(include={"title", "question"}),
+        "dataset": {"name": experiment.dataset} | dataset_of(configuration, arm).model_dump(include={*told, "url"}),
+        "model": {"name": arm.model} | configuration.models[arm.model].model_dump(include={*told, "source"}),
+    }
+
+
 def doctor_settings(configuration: Configuration, methods: Iterable[str]) -> dict[str, Any]:
     entries = {name: configuration.methods[name].model_dump(exclude={"description"}) for name in methods}
     return {"accelerator": configuration.machine.accelerator, "methods": entries}

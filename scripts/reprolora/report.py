@@ -18,9 +18,11 @@ import jinja2
 import pandas as pd
 
 from reprolora.arms import CLASSICAL, KEY, arm_names, method_name, read_arms, read_table
+from reprolora.bibliography import bibliography
 from reprolora.errors import UserError
-from reprolora.files import read_json, read_jsonl
+from reprolora.files import read_json, read_jsonl, sha256_of
 from reprolora.labels import INVALID
+from reprolora.method_section import method_section
 from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
 
 # More rows than these nobody reads in a page; the files have all.
@@ -74,6 +76,7 @@ class Sources:
     models: Sequence[Path]
     dataset: Path
     split: Path
+    split_rows: Sequence[Path] = ()  # train.jsonl, validation.jsonl, test.jsonl
 
 
 def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
@@ -108,6 +111,10 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         ],
         "versions": versions(results),
         "checksums": checksums(results),
+        "links": links(results, sources, link),
+        "method_section": method_section(settings, results.split, results.trainings),
+        "bibliography": bibliography(settings),
+        "runs": run_rows(results),
         "prompts": results.prompts,
         "downloads": {
             name: download(file, link)
@@ -120,18 +127,23 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "several_seeds": len(settings["experiment"]["seeds"]) > 1,
     }
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         "percent": percent,
         "score": score,
         "size": size,
         "duration": duration,
+        "energy": energy,
         "number": number,
         "text": unbroken,
         "p": lambda value: p_text(value).removeprefix("= "),
     }
-    return environment.from_string(template.read_text(encoding="utf-8")).render(context)
+    return environment.get_template(template.name).render(context)
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,7 @@ class Results:
     models: dict[str, dict]
     dataset: dict
     split: dict
+    split_digests: dict[str, str]  # sha256 of the file of each split's rows
 
     @classmethod
     def read(cls, settings: Mapping[str, Any], sources: Sources) -> "Results":
@@ -174,6 +187,7 @@ class Results:
             models={file.parent.name: read_json(file) for file in sources.models},
             dataset=read_json(sources.dataset),
             split=read_json(sources.split),
+            split_digests={file.stem: sha256_of(file) for file in sources.split_rows},
         )
 
     def contenders(self) -> pd.DataFrame:
@@ -465,6 +479,7 @@ def training_rows(results: Results) -> list[dict]:
         rows.append(
             {
                 "name": name,
+                "key": tuple(training["arm"][key] for key in KEY),
                 "base": actual["base_dtype"],
                 "quantization": _quantization_words(actual["quantization"]),
                 "adapter": actual["adapter_dtype"] or "none",
@@ -646,18 +661,45 @@ def versions(results: Results) -> list[dict]:
 
 
 def checksums(results: Results) -> list[dict]:
-    """The sha256 of the data, of the base models and of the adapters."""
+    """The sha256 of the data, of the splits, of the base models and of the adapters."""
     rows = []
     for part, file in results.dataset["files"].items():
         for key, what in (("sha256", "downloaded file"), ("raw_sha256", "data file")):
             if file.get(key):
                 rows.append({"what": f"Data ({part}), {what}", "sha256": file[key]})
+    rows += [{"what": f"Rows of {name}", "sha256": digest} for name, digest in results.split_digests.items()]
     for model, manifest in results.models.items():
         for name, file in manifest["files"].items():
             rows.append({"what": f"{model}, {name}", "sha256": file["sha256"]})
     for training in results.trainings:
         rows.append({"what": f"Adapter of {_full_name(training['arm'])}", "sha256": training["adapter_sha256"]})
     return rows
+
+
+def links(results: Results, sources: Sources, link: Callable[[Path], str]) -> dict[str, Any]:
+    """The file that each number is from; those of arms by model, method and seed."""
+
+    def of_arms(contents: Iterable[Mapping], files: Iterable[Path]) -> dict[tuple, str]:
+        return {
+            tuple(content["arm"][key] for key in KEY): link(file) for content, file in zip(contents, files, strict=True)
+        }
+
+    return {
+        "metrics": of_arms(results.metrics, sources.metrics),
+        "training": of_arms(results.trainings, sources.training),
+        "failures": of_arms(results.failures, sources.failures),
+        "prompts": {file.parent.name: link(file) for file in sources.prompts},
+        "models": {file.parent.name: link(file) for file in sources.models},
+        "dataset": link(sources.dataset),
+        "split": link(sources.split),
+    }
+
+
+def run_rows(results: Results) -> list[dict]:
+    """Where each arm ran, how long all its phases took, and the energy of it where that is known."""
+    table = results.resources.astype(object)
+    table = table.where(table.notna(), None)
+    return table[["name", "device", "threads", "total_seconds", "energy_kwh", "energy_basis"]].to_dict("records")
 
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -691,6 +733,11 @@ def unbroken(text: str) -> str:
 
 def percent(value: float) -> str:
     return f"{value * 100:.1f} %"
+
+
+def energy(kwh: float) -> str:
+    """Energy for people."""
+    return f"{kwh:.3g} kWh" if kwh >= 1 else f"{kwh * 1000:.3g} Wh"
 
 
 def score(value: float) -> str:

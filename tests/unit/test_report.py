@@ -63,7 +63,9 @@ def write_page(results, **settings):
         *("--resources-table", tables / "resources.csv", "--figures", *figures),
         *("--metrics", *results.metrics, "--predictions", *results.predictions),
         *("--training", *results.trainings, "--failures", *results.failures, "--prompts", *results.prompts),
-        *("--models", *results.models, "--dataset", results.dataset, "--split", results.split, "--output", output),
+        *("--models", *results.models, "--dataset", results.dataset, "--split", results.split),
+        *("--split-rows", *results.split_rows, "--bibliography", results.folder / "references.bib"),
+        *("--output", output),
     )
     return output.read_text(encoding="utf-8")
 
@@ -206,7 +208,7 @@ def test_it_needs_no_other_file_and_no_network(page):
 def test_links_are_relative_to_the_page(results, page):
     links = [a["href"] for tag, a in Page(page).elements if tag == "a" and not a["href"].startswith(("data:", "#"))]
     assert "smollm2-135m/lora/seed1/predictions.jsonl" in links and "figures/accuracy.png" in links
-    assert all((results.folder / link).is_file() for link in links)
+    assert all((results.folder / link).is_file() for link in links if link != "ro-crate-metadata.json")
     assert str(results.folder) not in page
 
 

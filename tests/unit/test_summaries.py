@@ -90,6 +90,11 @@ def test_resources_keeps_the_phases_apart_and_adds_up_the_cost(tmp_path, monkeyp
     assert qlora["total_seconds"] == pytest.approx(seconds, abs=1e-4)
     # 3.60 an hour is a tenth of a cent a second.
     assert qlora["cost_usd"] == pytest.approx(seconds / 1000, abs=1e-5)
+    # Loading twice, training, evaluating; and an arm of which a phase has no energy has no total.
+    assert qlora["energy_kwh"] == pytest.approx(0.00001 + 0.0012 + 0.00001 + 0.0002)
+    assert qlora["energy_basis"] == "CPU, memory estimated"
+    assert table.loc["zero-shot", "energy_kwh"] == pytest.approx(0.00021)
+    assert pd.isna(table.loc["tfidf", "energy_kwh"]) and pd.isna(table.loc["tfidf", "energy_basis"])
     # A baseline has no adapter; a classical one is fitted where it is evaluated.
     assert table.loc["tfidf", "train_seconds"] == 8.5 and pd.isna(table.loc["tfidf", "adapter_bytes"])
     assert pd.isna(table.loc["zero-shot", "train_seconds"])

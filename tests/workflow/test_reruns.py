@@ -15,7 +15,14 @@ import yaml
 
 from projects import DATASET, EXPERIMENT, MODEL, Project, seconds
 
-SCORED = ("summarize_metrics", "compare_methods", "summarize_resources", "plot_confusion", "write_report")
+SCORED = (
+    "summarize_metrics",
+    "compare_methods",
+    "summarize_resources",
+    "plot_confusion",
+    "write_report",
+    "write_crate",
+)
 # The rules that read what a rule makes.
 FEEDS = {
     "fetch_model": ("inspect_prompts", "evaluate_prompted", "train_adapter", "evaluate_adapter"),
@@ -29,8 +36,15 @@ FEEDS = {
         "write_report",
     ),
     "inspect_prompts": ("write_report",),
-    "train_adapter": ("evaluate_adapter", "summarize_resources", "plot_training", "write_report"),
-    "evaluate_adapter": SCORED,
+    "train_adapter": (
+        "evaluate_adapter",
+        "summarize_resources",
+        "plot_training",
+        "write_model_card",
+        "write_report",
+        "write_crate",
+    ),
+    "evaluate_adapter": (*SCORED, "write_model_card"),
     "evaluate_prompted": SCORED,
     "evaluate_classical": SCORED,
     "summarize_metrics": ("plot_accuracy", "write_report"),
@@ -40,16 +54,24 @@ FEEDS = {
     "plot_confusion": ("write_report",),
     "plot_training": ("write_report",),
     "plot_resources": ("write_report",),
-    "write_report": (),
+    "write_model_card": ("write_crate",),
+    "write_report": ("write_crate",),
+    "write_crate": (),
 }
 # How many jobs of each rule a run has: two baselines without a model, two adapters.
-ALL = dict.fromkeys(FEEDS, 1) | {"evaluate_classical": 2, "train_adapter": 2, "evaluate_adapter": 2}
+ALL = dict.fromkeys(FEEDS, 1) | {
+    "evaluate_classical": 2,
+    "train_adapter": 2,
+    "evaluate_adapter": 2,
+    "write_model_card": 2,
+}
 
 
 def after(*changed: str, **counts: int) -> dict[str, int]:
     """The jobs that run when these rules do: they and everything that their outputs reach.
 
-    All jobs of a rule run, unless `counts` says how many; an adapter that is trained is also evaluated.
+    All jobs of a rule run, unless `counts` says how many; an adapter that is trained is also evaluated, and
+    one that is evaluated gets a new card.
     """
     reached = {*changed, *counts}
     waiting = list(reached)
@@ -59,6 +81,8 @@ def after(*changed: str, **counts: int) -> dict[str, int]:
         waiting += new
     if "train_adapter" in counts:
         counts.setdefault("evaluate_adapter", counts["train_adapter"])
+    if "evaluate_adapter" in counts:
+        counts.setdefault("write_model_card", counts["evaluate_adapter"])
     return {rule: counts.get(rule, ALL[rule]) for rule in reached}
 
 
@@ -67,6 +91,7 @@ ASK = after("evaluate_adapter", "evaluate_prompted")
 DATA = after("prepare_dataset")
 SPLIT = after("split_dataset")
 REPORT = after("write_report")
+TOLD = after("write_report", "write_model_card")
 NOTHING: dict[str, int] = {}
 
 
@@ -98,10 +123,10 @@ LEAVES = {
     "hardware_catalogue.cpu.description": ("Another machine", REPORT),
     "hardware_catalogue.cpu.accelerator": ("rocm", after("train_adapter", "evaluate_prompted", "write_report")),
     "hardware_catalogue.cpu.price_per_hour": (9.5, after("summarize_resources")),
-    "datasets.numbers.description": ("Other words", REPORT),
-    "datasets.numbers.license": ("MIT", REPORT),
-    "datasets.numbers.citation": ("@misc{numbers}", REPORT),
-    "datasets.numbers.url": ("https://example.org/numbers", REPORT),
+    "datasets.numbers.description": ("Other words", TOLD),
+    "datasets.numbers.license": ("MIT", TOLD),
+    "datasets.numbers.citation": ("@misc{numbers}", TOLD),
+    "datasets.numbers.url": ("https://example.org/numbers", TOLD),
     "datasets.numbers.files.all.source": ("file:my data/model/config.json", DATA),
     "datasets.numbers.files.all.member": ("numbers.jsonl", DATA),
     "datasets.numbers.files.all.sha256": ("0" * 64, DATA),
@@ -121,9 +146,9 @@ LEAVES = {
     "datasets.numbers.label_names.0": ({"datasets": {"numbers": {"label_names": {"0": "odd", "1": "even"}}}}, DATA),
     "datasets.numbers.label_names.1": ({"datasets": {"numbers": {"label_names": {"2": "odd"}}}}, DATA),
     "datasets.numbers.labels": (["odd", "even"], DATA),
-    "models.tiny.description": ("Another", REPORT),
-    "models.tiny.license": ("MIT", REPORT),
-    "models.tiny.citation": ("@misc{tiny}", REPORT),
+    "models.tiny.description": ("Another", TOLD),
+    "models.tiny.license": ("MIT", TOLD),
+    "models.tiny.citation": ("@misc{tiny}", TOLD),
     "models.tiny.source": ("file:my data", after("fetch_model", "write_report")),
     "models.tiny.gguf": ("weights.gguf", after("fetch_model", "write_report")),
     "models.tiny.sha256": ({"models": {"tiny": GGUF}}, after("fetch_model", "write_report")),
@@ -191,8 +216,8 @@ LEAVES = {
     ),
     "methods.qlora.quantization.bnb_4bit_quant_type": ("fp4", after(train_adapter=1)),
     "methods.qlora.quantization.bnb_4bit_use_double_quant": (False, after(train_adapter=1)),
-    "experiment.parity.title": ("Another", REPORT),
-    "experiment.parity.question": ("Another?", REPORT),
+    "experiment.parity.title": ("Another", TOLD),
+    "experiment.parity.question": ("Another?", TOLD),
     "experiment.parity.dataset": ({"datasets": {"same": DATASET}, "experiment": {"parity": {"dataset": "same"}}}, DATA),
     "experiment.parity.models": (ANOTHER_MODEL, ONE_MORE_MODEL),
     "experiment.parity.methods": (
@@ -238,8 +263,10 @@ COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", *FI
 MODULES = {
     "__init__": EVERY,
     "archives": ("fetch_model", "prepare_dataset"),
-    "arms": COLLECTING,
+    "arms": (*COLLECTING, "write_model_card"),
+    "bibliography": ("write_report",),
     "configuration": (),
+    "crate": ("write_crate",),
     "devices": ASKING,
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
@@ -248,6 +275,7 @@ MODULES = {
     "engine/plain": ASKING,
     "engine/ragged": ENCODING,
     "engine/trainer": ("train_adapter",),
+    "energy": ASKING,
     "environment": (),
     "errors": EVERY,
     "evaluation": ASKING,
@@ -259,10 +287,12 @@ MODULES = {
     "gguf_models": ("fetch_model",),
     "hubs": ("fetch_model",),
     "imports": (),
-    "labels": (*ASKING, "evaluate_classical", *COLLECTING),
+    "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card"),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
+    "method_section": ("write_report",),
     "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
+    "model_card": ("write_model_card",),
     "model_files": ("fetch_model",),
     "models": ENCODING,
     "package_index": ("fetch_model",),
@@ -272,7 +302,7 @@ MODULES = {
     "readback": ASKING,
     "report": ("write_report",),
     "rows": ("prepare_dataset",),
-    "sources": ("fetch_model", "prepare_dataset"),
+    "sources": ("fetch_model", "prepare_dataset", "write_model_card"),
     "splits": ("split_dataset",),
     "statistics": ("compare_methods", "write_report"),
     "tables": ("prepare_dataset",),
@@ -280,7 +310,13 @@ MODULES = {
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
-TEMPLATES = {"templates/report.html.jinja": ("write_report",)}
+TEMPLATES = {
+    "references.bib": ("write_report",),
+    "templates/_method.html.jinja": ("write_report",),
+    "templates/_reproducibility.html.jinja": ("write_report",),
+    "templates/model_card.md.jinja": ("write_model_card",),
+    "templates/report.html.jinja": ("write_report",),
+}
 
 
 def leaves(value, path: str = "") -> Iterator[str]:
@@ -505,7 +541,10 @@ def test_an_edited_adapter_is_evaluated_again(finished):
         (f"{ARM}/predictions.jsonl", after(evaluate_adapter=1)),
         ("results/parity/figures/accuracy.png", after("plot_accuracy")),
         ("results/parity/tables/comparison.csv", after("compare_methods")),
+        (f"{ARM}/adapter/README.md", after(write_model_card=1)),
         ("results/parity/report.html", REPORT),
+        ("results/parity/references.bib", REPORT),
+        ("results/parity/ro-crate-metadata.json", after("write_crate")),
     ],
 )
 def test_a_deleted_result_is_made_again(finished, name, expected):
