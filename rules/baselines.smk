@@ -3,6 +3,7 @@ rule evaluate_zero_shot:
         script=script_file("evaluate_zero_shot"),
         model="results/models/{model}/manifest.json",
         test=split_file("test.jsonl"),
+        leakage=checked_split(),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
         metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
@@ -35,6 +36,7 @@ rule evaluate_classical:
         script=script_file("evaluate_classical"),
         train=split_file("train.jsonl"),
         test=split_file("test.jsonl"),
+        leakage=checked_split(),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
         metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",

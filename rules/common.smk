@@ -156,6 +156,11 @@ def split_file(name):
     return file
 
 
+def checked_split():
+    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm."""
+    return ancient(split_file("leakage.json"))
+
+
 def rows_of_experiment(wildcards):
     return f"results/datasets/{EXPERIMENTS[wildcards.experiment].dataset}/rows.jsonl"
 
@@ -240,6 +245,24 @@ def prepare_dataset_settings(wildcards):
 
 def split_dataset_settings(wildcards):
     return canonical_json(plan.split_dataset_settings(CONFIGURATION, wildcards.experiment))
+
+
+class Untracked:
+    """A parameter that Snakemake does not record, since it is no plain value; so a change of it reruns nothing."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __str__(self):
+        return self._text
+
+
+def check_leakage_settings(wildcards):
+    return Untracked(canonical_json(plan.check_leakage_settings(CONFIGURATION, wildcards.experiment)))
+
+
+def audit_splits_settings(wildcards):
+    return canonical_json(plan.audit_splits_settings(CONFIGURATION, wildcards.experiment))
 
 
 def fetch_model_settings(wildcards):
