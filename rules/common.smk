@@ -44,7 +44,7 @@ EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.ex
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
-TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources")
+TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors")
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -134,6 +134,9 @@ def figure_rules(experiment):
     """The rules whose figures have something to show."""
     shown = {"plot_accuracy": True, "plot_confusion": bool(running_arms(experiment))}
     shown |= dict.fromkeys(["plot_training", "plot_resources"], bool(running_arms(experiment, "train_adapter")))
+    # Without a model's probabilities, there would only be those of the baselines.
+    probable = "likelihood" in EXPERIMENTS[experiment].evaluation.modes and bool(models_asked(experiment))
+    shown |= {"plot_audit": True, "plot_calibration": probable}
     return [name for name, something in shown.items() if something]
 
 

@@ -383,14 +383,15 @@ def draw_audit(table: pd.DataFrame) -> Figure:
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlim(0, largest * 1.17)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("Share of the split's rows (and rows)" + _left_out(shown, every, how="commonest"))
+    axes.set_xlabel("Share of the split's rows, and their number" + _left_out(shown, every, how="commonest"))
     groups = lengths.groupby(["quantity", "model"], sort=False, dropna=False)
     for axes, ((quantity, model), part) in zip(grid[1:, 0], groups, strict=False):
         for k, split in enumerate(splits):
             bins = part[part["split"] == split]
             edges = [*bins["low"], bins["high"].iloc[-1]]
-            # Bins of different widths: what compares is the share of rows for each unit of length.
-            density = bins["share"] / (bins["high"] - bins["low"])
+            # Lengths are whole numbers, and a bin may have one more of them than the next.
+            whole = np.diff([*np.ceil(edges[:-1]), np.floor(edges[-1]) + 1])
+            density = bins["share"] / np.maximum(1, whole)
             axes.stairs(density, edges, color=colors[split], linewidth=1.0, linestyle="-" if k == 0 else (0, (3, k)))
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"Rows per {quantity.removesuffix('s')}")
@@ -436,7 +437,7 @@ def draw_calibration(table: pd.DataFrame) -> Figure:
         style = {"color": colors[k], "marker": MARKERS[k], "markersize": 3.4, "linewidth": 1.1}
         reliability.plot(filled["confidence"], filled["accuracy"], **style)
         shares.stairs(bins["share"], [*bins["low"], bins["high"].iloc[-1]], color=colors[k], linewidth=1.1)
-        handles.append(Line2D([], [], label=f"{name} (error {ece:.3f})", **style))
+        handles.append(Line2D([], [], label=f"{name} (ECE {ece:.3f})", **style))
     reliability.set_xlim(0, 1)
     reliability.set_ylim(0, 1.03)
     reliability.set_ylabel("Share that is right")
