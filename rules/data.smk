@@ -102,6 +102,7 @@ rule audit_splits:
         train=rules.split_dataset.output.train,
         validation=rules.split_dataset.output.validation,
         test=rules.split_dataset.output.test,
+        leakage=ancient(rules.check_leakage.output),  # so that leakage is said once
     output:
         audit="results/{experiment}/splits/seed{split_seed}/audit.json",
         near_duplicates="results/{experiment}/splits/seed{split_seed}/near_duplicates.csv",

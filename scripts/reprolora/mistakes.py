@@ -21,6 +21,7 @@ LENGTH_GROUPS = 4
 KEY = ["arm", "model", "method", "mode", "seeds"]
 MISTAKES = [*KEY, "rank", "id", "label", "answer", "confidence", "seeds_wrong", "arms_wrong", "arms", "text"]
 DISAGREEMENTS = ["id", "label", "right", "arms"]  # then a column for each contender, and the text
+ANSWER_OF = "answer of "
 BREAKDOWN = [*KEY, "by", "group", "n", "accuracy", "accuracy_low", "accuracy_high"]
 CALIBRATION = ["model", "method", "seed", "mode", "n", "accuracy", "ece", "brier"]
 
@@ -120,7 +121,7 @@ def disagreements_table(found: Sequence[Contender], run: Run, texts: Sequence[st
     given = (np.array(run.ids, dtype=object)[order], names[run.labels[order]], right[order], len(chosen))
     table = pd.DataFrame(dict(zip(DISAGREEMENTS, given, strict=True)))
     for contender, said in zip(chosen, answers, strict=True):
-        table[contender.name] = names[said[order]]
+        table[ANSWER_OF + contender.name] = names[said[order]]
     return table.assign(text=np.array(texts, dtype=object)[order])
 
 
@@ -147,7 +148,7 @@ def breakdown_table(found: Sequence[Contender], run: Run, texts: Sequence[str]) 
 def length_groups(lengths: Sequence[int]) -> list[tuple[str, np.ndarray]]:
     """The quarters of the lengths, shortest first: the name (`10-25`), and which rows are in it; less when many tie."""
     values = np.array(lengths)
-    ends = np.unique(np.quantile(values, np.arange(1, LENGTH_GROUPS + 1) / LENGTH_GROUPS, method="higher"))
+    ends = np.unique(np.quantile(values, np.arange(1, LENGTH_GROUPS + 1) / LENGTH_GROUPS, method="inverted_cdf"))
     group = np.searchsorted(ends, values)
     insides = [group == k for k in range(len(ends))]
     return [(f"{values[inside].min()}-{values[inside].max()}", inside) for inside in insides]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from reprolora.arms import method_name
 from reprolora.errors import UserError
+from reprolora.mistakes import ANSWER_OF
 
 TABLES = {"mistakes", "disagreements", "breakdown", "calibration"}
 MOST_ARMS_WITH_MISTAKES = 3
@@ -27,7 +28,7 @@ def errors_section(tables: Sequence[Path]) -> dict[str, Any]:
     best = list(hits.sort_values(ascending=False, kind="stable").index)
     mistakes = read["mistakes"]
     disagreements = read["disagreements"]
-    named = [column for column in disagreements if column not in ("id", "label", "right", "arms", "text")]
+    answers = [column for column in disagreements if column.startswith(ANSWER_OF)]
     return {
         "arms": best[:MOST_ARMS],
         "arms_left_out": max(0, len(best) - MOST_ARMS),
@@ -42,7 +43,7 @@ def errors_section(tables: Sequence[Path]) -> dict[str, Any]:
             for part in [mistakes[mistakes["arm"] == arm]]
         },
         "disagreements": [
-            {"row": row, "answers": {name: row[name] for name in named}}
+            {"row": row, "answers": {column.removeprefix(ANSWER_OF): row[column] for column in answers}}
             for row in disagreements.head(MOST_DISAGREEMENTS).to_dict("records")
         ],
         "disagreements_count": len(disagreements),

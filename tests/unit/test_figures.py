@@ -11,6 +11,8 @@ import pytest
 from matplotlib.text import Text
 
 import plot_accuracy
+import plot_audit
+import plot_calibration
 import plot_confusion
 import plot_resources
 import plot_training
@@ -29,9 +31,16 @@ SWEEP = {f"lora-rank-{rank}-modules-{m}": FakeMethod(0.8) for rank in (2, 4, 8, 
 CASES = {
     "default": {},
     "emotion": {"labels": EMOTIONS, "shares": (3, 3, 1, 1, 1, 1), "rows": 300},
-    "two labels": {"labels": ("no", "yes"), "shares": (1, 1), "rows": 60, "methods": {"lora": FakeMethod(0.8)}},
+    "two labels": {
+        "labels": ("no", "yes"),
+        "shares": (1, 1),
+        "rows": 60,
+        "methods": {"lora": FakeMethod(0.8)},
+        "modes": ("likelihood",),
+    },
     "many labels": {"labels": MANY, "shares": [1] * 28, "rows": 600},
     "seeds": {"seeds": (1, 2, 3), "models": ("smollm2-135m", "qwen2.5-0.5b"), "rows": 100},
+    "likelihood": {"modes": ("generate", "likelihood"), "seeds": (1, 2), "rows": 100},
     "sweep": {"methods": METHODS | SWEEP | {f"{name}-again": method for name, method in SWEEP.items()}, "rows": 100},
 }
 
@@ -70,6 +79,10 @@ def tables_of(results):
         "confusion": plot_confusion.confusion_table(read_arms(results.metrics)),
         "training": plot_training.training_table(read_arms(results.trainings), logs),
         "resources": plot_resources.phases_table(resources_of(results)),
+        "audit": plot_audit.audit_table(
+            read_json(results.audit), {file.parent.name: read_json(file) for file in results.prompts}
+        ),
+        "calibration": plot_calibration.calibration_table(read_arms(results.metrics)),
     }
 
 
@@ -121,7 +134,7 @@ def faults(figure):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", ["accuracy", "confusion", "training", "resources"])
+@pytest.mark.parametrize("name", ["accuracy", "confusion", "training", "resources", "audit", "calibration"])
 def test_no_text_lies_over_another_or_sticks_out(results_of, case, name):
     figure = draw(name, tables_of(results_of(case))[name])
     try:
@@ -247,6 +260,8 @@ def test_scripts_write_three_files(results_of, tmp_path, monkeypatch):
         (plot_confusion, {"metrics": results.metrics}),
         (plot_training, {"training": results.trainings, "training_log": results.logs}),
         (plot_resources, {"resources": resources}),
+        (plot_audit, {"audit": results.audit, "prompts": results.prompts}),
+        (plot_calibration, {"metrics": results.metrics}),
     ):
         monkeypatch.setattr(sys, "argv", arguments(tmp_path / module.__name__, **flags))
         module.main()
