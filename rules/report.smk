@@ -9,7 +9,8 @@ rule write_report:
         resources_table="results/{experiment}/tables/resources.csv",
         error_tables=rules.analyze_errors.output,
         audit=split_file("audit.json"),
-        audit_tables=[split_file("near_duplicates.csv"), split_file("label_suspects.csv")],
+        near_duplicates=split_file("near_duplicates.csv"),
+        label_suspects=split_file("label_suspects.csv"),
         figures=figures,
         metrics=files_of_arms("metrics.json"),
         predictions=files_of_arms("predictions.jsonl"),
@@ -40,8 +41,8 @@ rule write_report:
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --template {input.template:q}"
         " --metrics-table {input.metrics_table:q} --comparison-table {input.comparison_table:q}"
-        " --error-tables {input.error_tables:q} --audit {input.audit:q} --audit-tables {input.audit_tables:q}"
-        " --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
+        " --error-tables {input.error_tables:q} --audit {input.audit:q} --audit-tables {input.near_duplicates:q}"
+        " {input.label_suspects:q} --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
         " --output {output:q}"
