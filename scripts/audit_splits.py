@@ -42,6 +42,7 @@ def main() -> None:
     write_text(args.near_duplicates, pairs.to_csv(index=False, lineterminator="\n"))
     write_text(args.label_suspects, suspects.to_csv(index=False, lineterminator="\n"))
     content = {
+        "labels": labels,  # in the order of the dataset, which the counts lose
         "splits": {split: audit.describe(rows, labels) for split, rows in splits.items()},
         "near_duplicates": audit.count_pairs(pairs),
         "contradicting": int((pairs["label"] != pairs["other_label"]).sum()),

@@ -34,7 +34,7 @@ def audit_table(audit: Mapping[str, Any], prompts: Mapping[str, Mapping[str, Any
     rows = [
         {"quantity": "class", "split": split, "label": label, "count": count, "share": count / counts["rows"]}
         for split, counts in ((split, audit["splits"][split]) for split in SPLITS)
-        for label, count in counts["labels"].items()
+        for label, count in ((label, counts["labels"][label]) for label in audit["labels"])
     ]
     histograms = {
         ("tokens", model): {split: counts["histogram"] for split, counts in content["splits"].items()}

@@ -412,6 +412,7 @@ def _audit(results, splits, test) -> None:
     write_json(
         results.audit,
         {
+            "labels": list(splits["test"]),
             "splits": {
                 split: {"rows": sum(counts.values()), "labels": counts, "characters": lengths}
                 for split, counts in splits.items()

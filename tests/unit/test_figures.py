@@ -231,6 +231,38 @@ def test_resources_shows_every_phase_of_the_arms_with_an_adapter(results_of):
     }
 
 
+def test_audit_has_the_classes_in_their_order_and_a_histogram_for_each_model(results_of):
+    results = results_of("emotion")
+    content = read_json(results.audit)
+    table = plot_audit.audit_table(content, {"one": read_json(results.prompts[0])})
+    classes = table[table["quantity"] == "class"]
+    assert list(dict.fromkeys(classes["label"])) == list(EMOTIONS)
+    assert list(dict.fromkeys(table["split"])) == ["train", "validation", "test"]
+    assert classes.groupby("split")["share"].sum().round(4).to_dict() == {"test": 1, "train": 1, "validation": 1}
+    lengths = table[(table["quantity"] == "tokens") & (table["split"] == "test")]
+    assert lengths[["low", "high", "count"]].values.tolist()[0] == [40, 55.5, 200] and len(lengths) == 4
+    assert lengths["share"].tolist() == [0.238095, 0.47619, 0.238095, 0.047619]
+    alone = plot_audit.audit_table(content, {})
+    assert set(alone["quantity"]) == {"class", "characters"}
+
+
+def test_calibration_puts_seeds_together(tmp_path):
+    """Two seeds with 3 of 4 and 1 of 4 right in the bin of 0.8 to 0.9: half of eight are right."""
+    files = []
+    for seed, accuracy, n, ece in ((1, 0.75, 4, 0.1), (2, 0.25, 4, 0.6)):
+        empty = {"n": 0, "confidence": None, "accuracy": None}
+        bins = [{"low": 0.0, "high": 0.8, **empty}, {"low": 0.8, "high": 0.9, "n": n, "confidence": 0.85}]
+        bins[1]["accuracy"] = accuracy
+        arm = {"model": "m", "method": "lora", "seed": seed}
+        scores = {"calibration": {"ece": ece, "brier": 0.5, "bins": bins}}
+        files.append({"arm": arm, "modes": {"likelihood": scores, "generate": {}}})
+    table = plot_calibration.calibration_table(files)
+    assert table["n"].tolist() == [0, 8] and table["share"].tolist() == [0, 1]
+    assert table["accuracy"].tolist()[1] == 0.5 and table["confidence"].tolist()[1] == pytest.approx(0.85)
+    assert table["accuracy"].isna().tolist() == [True, False]
+    assert set(table["ece"]) == {0.35} and set(table["seeds"]) == {2}
+
+
 def test_arms_that_do_not_fit_are_counted(results_of):
     table = tables_of(results_of("sweep"))["accuracy"]
     figure = figures.draw_accuracy(table)
