@@ -109,6 +109,7 @@ rule audit_splits:
         label_suspects="results/{experiment}/splits/seed{split_seed}/label_suspects.csv",
     log:
         "results/logs/audit_splits/{experiment}/seed{split_seed}.log",
+    # Early, since a limit that was lowered stops the run here.
     priority: 1
     conda:
         "../envs/analysis.yaml"
