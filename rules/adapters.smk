@@ -4,6 +4,7 @@ rule train_adapter:
         model="results/models/{model}/manifest.json",
         train=split_file("train.jsonl"),
         validation=split_file("validation.jsonl"),
+        leakage=checked_split(),
     output:
         adapter_config="results/{experiment}/{model}/{method}/seed{seed}/adapter/adapter_config.json",
         adapter=[

@@ -4,6 +4,7 @@ rule evaluate_prompted:
         model="results/models/{model}/manifest.json",
         train=rows_to_show,
         test=split_file("test.jsonl"),
+        leakage=checked_split(),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
         metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",
@@ -36,6 +37,7 @@ rule evaluate_classical:
         script=script_file("evaluate_classical"),
         train=split_file("train.jsonl"),
         test=split_file("test.jsonl"),
+        leakage=checked_split(),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",
         metrics="results/{experiment}/{model}/{method}/seed{seed}/metrics.json",

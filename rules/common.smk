@@ -49,7 +49,7 @@ EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.ex
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
-TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources")
+TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors")
 # A global of the shell commands rather than a parameter, since another tracker changes no result and reruns nothing.
 TRACKING = CONFIGURATION.tracking
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
@@ -141,6 +141,9 @@ def figure_rules(experiment):
     """The rules whose figures have something to show."""
     shown = {"plot_accuracy": True, "plot_confusion": bool(running_arms(experiment))}
     shown |= dict.fromkeys(["plot_training", "plot_resources"], bool(running_arms(experiment, "train_adapter")))
+    # Without a model's probabilities, there would only be those of the baselines.
+    probable = "likelihood" in EXPERIMENTS[experiment].evaluation.modes and bool(models_asked(experiment))
+    shown |= {"plot_audit": True, "plot_calibration": probable}
     return [name for name, something in shown.items() if something]
 
 
@@ -178,6 +181,11 @@ def split_file(name):
 def rows_to_show(wildcards):
     """The training rows, for a baseline that shows some of them in its prompt."""
     return split_file("train.jsonl")(wildcards) if CONFIGURATION.methods[wildcards.method].shots else []
+
+
+def checked_split():
+    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm."""
+    return ancient(split_file("leakage.json"))
 
 
 def rows_of_experiment(wildcards):
@@ -264,6 +272,24 @@ def prepare_dataset_settings(wildcards):
 
 def split_dataset_settings(wildcards):
     return canonical_json(plan.split_dataset_settings(CONFIGURATION, wildcards.experiment))
+
+
+class Untracked:
+    """A parameter that Snakemake does not record, since it is no plain value; so a change of it reruns nothing."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __str__(self):
+        return self._text
+
+
+def check_leakage_settings(wildcards):
+    return Untracked(canonical_json(plan.check_leakage_settings(CONFIGURATION, wildcards.experiment)))
+
+
+def audit_splits_settings(wildcards):
+    return canonical_json(plan.audit_splits_settings(CONFIGURATION, wildcards.experiment))
 
 
 def fetch_model_settings(wildcards):

@@ -109,3 +109,60 @@ rule plot_resources:
     shell:
         "logged {log:q} python {input.script:q} --resources {input.resources:q} --png {output.png:q}"
         " --svg {output.svg:q} --csv {output.csv:q}"
+
+
+rule plot_audit:
+    input:
+        script=script_file("plot_audit"),
+        audit=split_file("audit.json"),
+        prompts=prompts_of_models,
+    output:
+        png="results/{experiment}/figures/audit.png",
+        svg=report(
+            "results/{experiment}/figures/audit.svg",
+            caption="../report/audit.rst",
+            category="{experiment}",
+            labels={"what": "Classes and lengths", "kind": "figure"},
+        ),
+        csv="results/{experiment}/figures/audit.csv",
+    log:
+        "results/logs/plot_audit/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("plot_audit"),
+    message:
+        "Drawing the classes and lengths of the rows of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --audit {input.audit:q} --prompts {input.prompts:q}"
+        " --png {output.png:q} --svg {output.svg:q} --csv {output.csv:q}"
+
+
+rule plot_calibration:
+    input:
+        script=script_file("plot_calibration"),
+        metrics=files_of_arms("metrics.json"),
+    output:
+        png="results/{experiment}/figures/calibration.png",
+        svg=report(
+            "results/{experiment}/figures/calibration.svg",
+            caption="../report/calibration.rst",
+            category="{experiment}",
+            labels={"what": "Calibration", "kind": "figure"},
+        ),
+        csv="results/{experiment}/figures/calibration.csv",
+    log:
+        "results/logs/plot_calibration/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("plot_calibration"),
+    message:
+        "Drawing the calibration of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --png {output.png:q} --svg {output.svg:q}"
+        " --csv {output.csv:q}"

@@ -3,6 +3,8 @@ rule write_report:
         script=script_file("write_report"),
         template=library_file("templates/report.html.jinja"),
         partials=[
+            library_file("templates/_audit.html.jinja"),
+            library_file("templates/_errors.html.jinja"),
             library_file("templates/_method.html.jinja"),
             library_file("templates/_reproducibility.html.jinja"),
         ],
@@ -10,6 +12,10 @@ rule write_report:
         metrics_table="results/{experiment}/tables/metrics.csv",
         comparison_table="results/{experiment}/tables/comparison.csv",
         resources_table="results/{experiment}/tables/resources.csv",
+        error_tables=rules.analyze_errors.output,
+        audit=split_file("audit.json"),
+        near_duplicates=split_file("near_duplicates.csv"),
+        label_suspects=split_file("label_suspects.csv"),
         figures=figures,
         metrics=files_of_arms("metrics.json"),
         predictions=files_of_arms("predictions.jsonl"),
@@ -44,7 +50,9 @@ rule write_report:
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --template {input.template:q}"
         " --metrics-table {input.metrics_table:q} --comparison-table {input.comparison_table:q}"
-        " --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
+        " --error-tables {input.error_tables:q} --audit {input.audit:q} --audit-tables {input.near_duplicates:q}"
+        " {input.label_suspects:q} --resources-table {input.resources_table:q} --figures {input.figures:q}"
+        " --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
         " --split-rows {input.train:q} {input.validation:q} {input.test:q} --bibliography {output.bibliography:q}"

@@ -67,3 +67,29 @@ rule summarize_resources:
         " --resources-evaluate {input.resources_evaluate:q} --training {input.training:q}"
         " --resources-train {input.resources_train:q}"
         " --price-per-hour {params.price_per_hour} --output {output:q}"
+
+
+rule analyze_errors:
+    input:
+        script=script_file("analyze_errors"),
+        metrics=files_of_arms("metrics.json"),
+        predictions=files_of_arms("predictions.jsonl"),
+    output:
+        mistakes="results/{experiment}/tables/mistakes.csv",
+        disagreements="results/{experiment}/tables/disagreements.csv",
+        breakdown="results/{experiment}/tables/breakdown.csv",
+        calibration="results/{experiment}/tables/calibration.csv",
+    log:
+        "results/logs/analyze_errors/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=2000,
+    params:
+        code=code_of("analyze_errors"),
+    message:
+        "Looking at the mistakes of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
+        " --mistakes {output.mistakes:q} --disagreements {output.disagreements:q} --breakdown {output.breakdown:q}"
+        " --calibration {output.calibration:q}"

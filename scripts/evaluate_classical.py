@@ -10,7 +10,6 @@ import argparse
 import json
 import platform
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,23 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from reprolora import tfidf
 from reprolora.errors import UserError, run_script
 from reprolora.files import read_jsonl, write_json, write_jsonl
 from reprolora.memory import peak_resident_bytes, reset_peak
 from reprolora.metrics import classification_metrics, rounded
 
 MODE = "classical"
-# A word, or a run of punctuation: scikit-learn's own pattern drops emoticons and single letters.
-TOKEN = r"\w+|[^\w\s]+"
-# A word that a single training row has teaches nothing about another row.
-MINIMUM_ROWS_OF_A_WORD = 2
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 # Where a class has too few rows to cross-validate: scikit-learn's own default.
 DEFAULT_STRENGTH = 1.0
@@ -78,9 +71,9 @@ class TfidfLogisticRegression:
     def fit(self, texts: Sequence[str], answers: Sequence[str]) -> dict:
         texts, answers = np.array(texts, dtype=object), np.array(answers)
         strength, score = self._choose_strength(texts, answers)
-        self.vectorizer = _vectorizer(len(texts))
+        self.vectorizer = tfidf.vectorizer(len(texts))
         features = self.vectorizer.fit_transform(texts)
-        self.classifier = _fit(features, answers, strength)
+        self.classifier = tfidf.fit(features, answers, strength)
         return {"C": strength, "cross_validated_macro_f1": score, "features": features.shape[1]}
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
@@ -97,31 +90,14 @@ class TfidfLogisticRegression:
             return DEFAULT_STRENGTH, None
         scores = np.zeros(len(STRENGTHS))
         for fitted, held_out in StratifiedKFold(folds, shuffle=True, random_state=self.seed).split(texts, answers):
-            vectorizer = _vectorizer(len(fitted))
+            vectorizer = tfidf.vectorizer(len(fitted))
             features = vectorizer.fit_transform(texts[fitted])
             others = vectorizer.transform(texts[held_out])
             for k, strength in enumerate(STRENGTHS):
-                predicted = _fit(features, answers[fitted], strength).predict(others)
+                predicted = tfidf.fit(features, answers[fitted], strength).predict(others)
                 scores[k] += f1_score(answers[held_out], predicted, average="macro", zero_division=0) / folds
         best = int(scores.round(6).argmax())
         return STRENGTHS[best], float(scores[best])
-
-
-def _vectorizer(rows: int) -> TfidfVectorizer:
-    return TfidfVectorizer(
-        token_pattern=TOKEN,
-        ngram_range=(1, 2),
-        sublinear_tf=True,
-        # With a handful of rows, hardly a word would be left.
-        min_df=MINIMUM_ROWS_OF_A_WORD if rows >= 100 else 1,
-    )
-
-
-def _fit(features, answers: np.ndarray, strength: float) -> LogisticRegression:
-    with warnings.catch_warnings():
-        # A weakly regularised fit that stops early is one more candidate, which the cross-validation judges.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return LogisticRegression(C=strength, max_iter=1000).fit(features, answers)
 
 
 class Phases:

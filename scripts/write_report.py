@@ -25,6 +25,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--metrics-table", type=Path, required=True, help="tables/metrics.csv")
     parser.add_argument("--comparison-table", type=Path, required=True, help="tables/comparison.csv")
     parser.add_argument("--resources-table", type=Path, required=True, help="tables/resources.csv")
+    parser.add_argument("--error-tables", type=Path, nargs="+", required=True, help="the tables of analyze_errors")
+    parser.add_argument("--audit", type=Path, required=True, help="the split's audit.json")
+    parser.add_argument("--audit-tables", type=Path, nargs="+", required=True, help="the tables of audit_splits")
     parser.add_argument("--figures", type=Path, nargs="*", default=[], help="PNG, SVG and CSV of each figure")
     parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
     parser.add_argument("--predictions", type=Path, nargs="*", default=[], help="its predictions.jsonl")
@@ -47,6 +50,9 @@ def main() -> None:
         metrics_table=args.metrics_table,
         comparison_table=args.comparison_table,
         resources_table=args.resources_table,
+        error_tables=args.error_tables,
+        audit=args.audit,
+        audit_tables=args.audit_tables,
         figures=args.figures,
         metrics=args.metrics,
         predictions=args.predictions,

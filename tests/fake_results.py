@@ -1,5 +1,6 @@
 """A results folder as the workflow makes it, with answers drawn at random: for tests that need no model."""
 
+import csv
 import hashlib
 import json
 import random
@@ -54,6 +55,8 @@ class FakeResults:
     dataset: Path = Path()
     split: Path = Path()
     split_rows: list[Path] = field(default_factory=list)
+    audit: Path = Path()
+    audit_tables: list[Path] = field(default_factory=list)
 
 
 def make_results(
@@ -383,10 +386,12 @@ def _shared_files(results, models, labels, truth, test) -> None:
     for split in splits:
         results.split_rows.append(results.folder / f"{split}.jsonl")
         write_jsonl(results.split_rows[-1], [{"id": "1", "text": f"a row of {split}", "label": next(iter(counts))}])
+    _audit(results, splits, test)
     for model in models:
         file = results.folder / model / "prompts.json"
         length = {"mean": 60.1, "median": 59.0, "percentile_95": 80.0, "max": 110}
-        split = {"rows": 840, "tokens": 50_000, "supervised_share": 0.03, "length": length}
+        histogram = {"counts": [200, 400, 200, 40], "edges": [40, 55.5, 71, 86.5, 102]}
+        split = {"rows": 840, "tokens": 50_000, "supervised_share": 0.03, "length": length, "histogram": histogram}
         write_json(
             file,
             {
@@ -407,3 +412,37 @@ def _shared_files(results, models, labels, truth, test) -> None:
         manifest = results.folder / "models" / model / "manifest.json"
         write_json(manifest, {"files": {"model.safetensors": {"size": 538_000_000, "sha256": "c" * 64}}})
         results.models.append(manifest)
+
+
+def _audit(results, splits, test) -> None:
+    """What audit_splits writes: one test row is nearly a training row, with another label, and its label is doubted."""
+    one, two = test[0], test[1]
+    histogram = {"counts": [100, 50], "edges": [10, 75, 140]}
+    lengths = {"median": 60.0, "percentile_95": 130.0, "max": 140, "histogram": histogram}
+    results.audit = results.folder / "audit.json"
+    limits = {"near_duplicate_similarity": 0.8, "max_leaked_test_fraction": 0.05}
+    write_json(
+        results.audit,
+        {
+            "labels": list(splits["test"]),
+            "splits": {
+                split: {"rows": sum(counts.values()), "labels": counts, "characters": lengths}
+                for split, counts in splits.items()
+            },
+            "near_duplicates": {split: dict.fromkeys(splits, int(split == "test")) for split in splits},
+            "contradicting": 1,
+            "leakage": {"rows": 1, "test_rows": len(test), "share": round(1 / len(test), 6), **limits},
+            "label_suspects": {"folds": 5, "accuracy": 0.71, "disagree": dict.fromkeys(splits, 12)},
+        },
+    )
+    other = next((row["label"] for row in test if row["label"] != one["label"]), one["label"])
+    pair = {"split": "test", **one, "other_split": "train"}
+    pair |= {"other_id": "t1", "other_label": other, "other_text": f"{two['text']}!", "similarity": 0.9}
+    suspect = {"split": "test", **one, "suggestion": other, "label_probability": 0.01, "suggestion_probability": 0.9}
+    for name, row in (("near_duplicates", pair), ("label_suspects", suspect)):
+        file = results.folder / f"{name}.csv"
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, row)
+            writer.writeheader()
+            writer.writerow(row)
+        results.audit_tables.append(file)

@@ -38,6 +38,8 @@ EXPERIMENT = {
     "methods": ["majority", "tfidf", "zero-shot", "lora", "qlora"],
     "seeds": [1],
     "split": {"seed": 1, "train": 0.5, "validation": 0.25, "test": 0.25, "limits": {"train": 24, "validation": 10}},
+    # Numbers that are written out look much alike.
+    "audit": {"max_leaked_test_fraction": 1},
     "prompt": {"system": "Even or odd?", "user": "{text}"},
     "training": {"batch_size": 8, "max_length": 128, "learning_rate": 0.0005, "precision": "fp32"},
     "evaluation": {"modes": ["generate"]},

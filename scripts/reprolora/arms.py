@@ -50,6 +50,7 @@ class Run:
     ids: tuple[str, ...]
     labels: np.ndarray
     predictions: np.ndarray
+    probabilities: np.ndarray | None = None  # of each label, shape (rows, labels); none in a mode without any
 
 
 def read_runs(metrics_file: str | Path, predictions_file: str | Path) -> list[Run]:
@@ -82,9 +83,16 @@ def read_runs(metrics_file: str | Path, predictions_file: str | Path) -> list[Ru
                 tuple(row["id"] for row in rows),
                 labels,
                 predictions,
+                _probabilities(rows, scores["confusion"]["labels"]),
             )
         )
     return runs
+
+
+def _probabilities(rows: Sequence[dict], label_names: Sequence[str]) -> np.ndarray | None:
+    if not rows or rows[0]["probabilities"] is None:
+        return None
+    return np.array([[row["probabilities"][name] for name in label_names] for row in rows], dtype=np.float32)
 
 
 def check_same_rows(runs: Sequence[Run], files: Sequence[str | Path]) -> None:

@@ -467,6 +467,25 @@ class Split(Section):
     limits: Limits = Field(default=Limits(), description="Upper limits on the rows of each split.")
 
 
+class Audit(Section):
+    """How much the test rows may resemble those that are learned from. Checked before anything is trained."""
+
+    near_duplicate_similarity: float = Field(
+        default=0.8,
+        ge=0.5,
+        le=1,
+        description="Two texts are near duplicates from this Jaccard index on, of their sets of five neighbouring "
+        "characters, case and white space aside.",
+    )
+    max_leaked_test_fraction: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="The run stops when a larger share of the test rows has a near duplicate among the training or "
+        "validation rows.",
+    )
+
+
 class Prompt(Section):
     """The chat messages that ask for a label; the assistant's answer is the label alone."""
 
@@ -566,6 +585,7 @@ class Experiment(Section):
         "(other baselines run once).",
     )
     split: Split = Field(default=Split(), description="How the rows are split.")
+    audit: Audit = Field(default=Audit(), description="How much the splits may resemble each other.")
     prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
     training: Training = Field(default=Training(), description="How adapters are trained.")
     evaluation: Evaluation = Field(default=Evaluation(), description="How answers are read.")

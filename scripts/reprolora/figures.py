@@ -33,6 +33,7 @@ TINY = 4.5
 # From this many letters on, the names of the arms leave too little of a column for the data.
 LONG_NAME = 20
 MOST_ARMS = 8  # as many colours as can be told apart
+MOST_MODELS = 3  # whose lengths are drawn
 # From this many labels on, the cells of a confusion matrix are too small for two numbers, and for any.
 MANY_LABELS, TOO_MANY_LABELS = 6, 12
 LONGEST_LABEL = 18
@@ -343,6 +344,113 @@ def draw_resources(table: pd.DataFrame) -> Figure:
         handlelength=0.9,
         columnspacing=1.2,
     )
+    return figure
+
+
+def draw_audit(table: pd.DataFrame) -> Figure:
+    """The share of each class in each split, and the lengths of the rows, in tokens of each model.
+
+    The columns are quantity (class, tokens or characters), model, split, label (of a class), low and high (the ends of
+    a bin of lengths), count and share (of the split's rows).
+    """
+    use_style()
+    classes = table[table["quantity"] == "class"]
+    lengths = table[table["quantity"] != "class"]
+    splits = list(dict.fromkeys(table["split"]))
+    colors = dict(zip(splits, sns.color_palette(PALETTE, len(splits)), strict=True))
+    every = classes.groupby("label", sort=False)["count"].sum().reset_index()
+    line, panel, rest = 0.36, 1.35, 0.75
+    models = lengths.groupby(["quantity", "model"], sort=False, dropna=False).ngroups
+    models_shown = min(models, MOST_MODELS)
+    shown = best(every, "count", int((TALLEST - rest - panel * models_shown) / line))
+    height = max(0.9, line * len(shown))
+    figure, grid = plt.subplots(
+        1 + models_shown,
+        1,
+        figsize=(COLUMN, rest + height + panel * models_shown),
+        height_ratios=[height] + [panel - 0.3] * models_shown,
+        squeeze=False,
+    )
+    axes = grid[0, 0]
+    largest = classes["share"].max()
+    for k, split in enumerate(splits):
+        part = classes[classes["split"] == split].set_index("label").loc[shown["label"]]
+        rows = np.arange(len(part)) + (k - (len(splits) - 1) / 2) * 0.26
+        axes.barh(rows, part["share"], height=0.24, color=colors[split], linewidth=0)
+        for row, share, count in zip(rows, part["share"], part["count"], strict=True):
+            axes.text(share + 0.015 * largest, row, f"{count:,}", va="center", fontsize=5.5, color="0.25")
+    axes.set_yticks(range(len(shown)), [shorten(label, LONGEST_LABEL) for label in shown["label"]])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xlim(0, largest * 1.17)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("Share of the split's rows, and their number" + _left_out(shown, every, how="commonest"))
+    groups = lengths.groupby(["quantity", "model"], sort=False, dropna=False)
+    for axes, ((quantity, model), part) in zip(grid[1:, 0], groups, strict=False):
+        for k, split in enumerate(splits):
+            bins = part[part["split"] == split]
+            edges = [*bins["low"], bins["high"].iloc[-1]]
+            # Lengths are whole numbers, and a bin may have one more of them than the next.
+            whole = np.diff([*np.ceil(edges[:-1]), np.floor(edges[-1]) + 1])
+            density = bins["share"] / np.maximum(1, whole)
+            axes.stairs(density, edges, color=colors[split], linewidth=1.0, linestyle="-" if k == 0 else (0, (3, k)))
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(f"Rows per {quantity.removesuffix('s')}")
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:g} %"))
+        axes.set_xlabel(f"Length in {quantity}" + (f" of {shorten(model, 34)}" if isinstance(model, str) else ""))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    if models > models_shown:
+        axes.set_xlabel(axes.get_xlabel() + f"\n(the first {models_shown} of {models} models; the table has all)")
+    for axes in grid[:, 0]:
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        sns.despine(ax=axes)
+    figure.legend(
+        handles=[plt.Rectangle((0, 0), 1, 1, color=color, label=split) for split, color in colors.items()],
+        loc="outside upper center",
+        ncols=len(splits),
+        borderaxespad=0.2,
+        handlelength=0.9,
+        columnspacing=1.2,
+    )
+    return figure
+
+
+def draw_calibration(table: pd.DataFrame) -> Figure:
+    """Reliability diagrams: how often the answers of a confidence are right, and how many answers have it.
+
+    The columns are name (the arm without its seed), ece, low and high (the ends of a bin of confidence), n, share (of
+    the arm's rows), confidence and accuracy (means in the bin; missing where it is empty).
+    """
+    use_style()
+    every = table.groupby("name", sort=False)["ece"].first().reset_index()
+    shown = best(every, "ece", MOST_ARMS, smallest=True)
+    figure, (reliability, shares) = plt.subplots(
+        2, 1, figsize=(COLUMN, 4.0 + 0.13 * len(shown)), sharex=True, height_ratios=[3, 1]
+    )
+    reliability.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, linestyle=(0, (3, 2)))
+    colors = sns.color_palette(PALETTE, len(shown))
+    handles = []
+    for k, (name, ece) in enumerate(shown[["name", "ece"]].itertuples(index=False)):
+        bins = table[table["name"] == name]
+        filled = bins[bins["n"] > 0]
+        style = {"color": colors[k], "marker": MARKERS[k], "markersize": 3.4, "linewidth": 1.1}
+        reliability.plot(filled["confidence"], filled["accuracy"], **style)
+        shares.stairs(bins["share"], [*bins["low"], bins["high"].iloc[-1]], color=colors[k], linewidth=1.1)
+        handles.append(Line2D([], [], label=f"{name} (ECE {ece:.3f})", **style))
+    reliability.set_xlim(0, 1)
+    reliability.set_ylim(0, 1.03)
+    reliability.set_ylabel("Share that is right")
+    shares.set_ylabel("Share of\nthe answers")
+    shares.set_ylim(bottom=0)
+    shares.yaxis.set_major_locator(MaxNLocator(3))
+    shares.set_xlabel("Confidence: probability of the answer" + _left_out(shown, every))
+    for axes in (reliability, shares):
+        axes.grid(axis="both")
+        axes.set_axisbelow(True)
+        sns.despine(ax=axes)
+    figure.align_ylabels()
+    figure.legend(handles=handles, loc="outside upper center", ncols=1, borderaxespad=0.2)
     return figure
 
 

@@ -93,6 +93,16 @@ def split_dataset_settings(configuration: Configuration, experiment: str) -> dic
     return {"split": chosen.split.model_dump(), "labels": configuration.datasets[chosen.dataset].labels}
 
 
+def check_leakage_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return {"experiment": experiment, "audit": configuration.experiment[experiment].audit.model_dump()}
+
+
+def audit_splits_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    chosen = configuration.experiment[experiment]
+    own = {"labels": configuration.datasets[chosen.dataset].labels, "split_seed": chosen.split.seed}
+    return check_leakage_settings(configuration, experiment) | own
+
+
 def fetch_model_settings(configuration: Configuration, model: str) -> dict[str, Any]:
     return configuration.models[model].model_dump(include={"source", "sha256", "gguf"})
 

@@ -23,6 +23,8 @@ from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl, sha256_of
 from reprolora.labels import INVALID
 from reprolora.method_section import method_section
+from reprolora.report_audit import audit_section
+from reprolora.report_errors import errors_section
 from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
 
 # More rows than these nobody reads in a page; the files have all.
@@ -52,6 +54,17 @@ CAPTIONS = {
         "Training loss (running mean; where there are few curves, the single values behind it), validation loss, and "
         "learning rate over the optimizer's steps. The adapter with the least validation loss is the one that is kept.",
     ),
+    "audit": (
+        "Classes and lengths",
+        "Above, the share of each class in each split. Below, how long the rows are that a model gets, prompt and "
+        "answer (without a model, the texts in characters): share of the rows for each length.",
+    ),
+    "calibration": (
+        "Calibration",
+        "Above, how often the answers are right that an arm gives with a certain confidence; on the dashed line, "
+        "confidence is what it says. Below, the share of the answers in each tenth. ECE is the expected calibration "
+        "error: the mean distance from the line, weighted by answers. Several seeds are put together.",
+    ),
     "resources": (
         "Memory and time",
         "Memory of the base model's weights, and peak memory and time of each phase, measured apart. On a CPU the "
@@ -67,6 +80,9 @@ class Sources:
     metrics_table: Path
     comparison_table: Path
     resources_table: Path
+    error_tables: Sequence[Path]
+    audit: Path
+    audit_tables: Sequence[Path]
     figures: Sequence[Path]
     metrics: Sequence[Path]
     predictions: Sequence[Path]
@@ -124,6 +140,10 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
                 "resources": sources.resources_table,
             }.items()
         },
+        "audit": audit_section(read_json(sources.audit), sources.audit_tables)
+        | {"downloads": {file.stem: download(file, link) for file in sources.audit_tables}},
+        "errors": errors_section(sources.error_tables)
+        | {"downloads": {file.stem: download(file, link) for file in sources.error_tables}},
         "several_seeds": len(settings["experiment"]["seeds"]) > 1,
     }
     environment = jinja2.Environment(

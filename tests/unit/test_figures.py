@@ -11,6 +11,8 @@ import pytest
 from matplotlib.text import Text
 
 import plot_accuracy
+import plot_audit
+import plot_calibration
 import plot_confusion
 import plot_resources
 import plot_training
@@ -29,9 +31,16 @@ SWEEP = {f"lora-rank-{rank}-modules-{m}": FakeMethod(0.8) for rank in (2, 4, 8, 
 CASES = {
     "default": {},
     "emotion": {"labels": EMOTIONS, "shares": (3, 3, 1, 1, 1, 1), "rows": 300},
-    "two labels": {"labels": ("no", "yes"), "shares": (1, 1), "rows": 60, "methods": {"lora": FakeMethod(0.8)}},
+    "two labels": {
+        "labels": ("no", "yes"),
+        "shares": (1, 1),
+        "rows": 60,
+        "methods": {"lora": FakeMethod(0.8)},
+        "modes": ("likelihood",),
+    },
     "many labels": {"labels": MANY, "shares": [1] * 28, "rows": 600},
     "seeds": {"seeds": (1, 2, 3), "models": ("smollm2-135m", "qwen2.5-0.5b"), "rows": 100},
+    "likelihood": {"modes": ("generate", "likelihood"), "seeds": (1, 2), "rows": 100},
     "sweep": {"methods": METHODS | SWEEP | {f"{name}-again": method for name, method in SWEEP.items()}, "rows": 100},
 }
 
@@ -70,6 +79,10 @@ def tables_of(results):
         "confusion": plot_confusion.confusion_table(read_arms(results.metrics)),
         "training": plot_training.training_table(read_arms(results.trainings), logs),
         "resources": plot_resources.phases_table(resources_of(results)),
+        "audit": plot_audit.audit_table(
+            read_json(results.audit), {file.parent.name: read_json(file) for file in results.prompts}
+        ),
+        "calibration": plot_calibration.calibration_table(read_arms(results.metrics)),
     }
 
 
@@ -121,7 +134,7 @@ def faults(figure):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", ["accuracy", "confusion", "training", "resources"])
+@pytest.mark.parametrize("name", ["accuracy", "confusion", "training", "resources", "audit", "calibration"])
 def test_no_text_lies_over_another_or_sticks_out(results_of, case, name):
     figure = draw(name, tables_of(results_of(case))[name])
     try:
@@ -218,6 +231,38 @@ def test_resources_shows_every_phase_of_the_arms_with_an_adapter(results_of):
     }
 
 
+def test_audit_has_the_classes_in_their_order_and_a_histogram_for_each_model(results_of):
+    results = results_of("emotion")
+    content = read_json(results.audit)
+    table = plot_audit.audit_table(content, {"one": read_json(results.prompts[0])})
+    classes = table[table["quantity"] == "class"]
+    assert list(dict.fromkeys(classes["label"])) == list(EMOTIONS)
+    assert list(dict.fromkeys(table["split"])) == ["train", "validation", "test"]
+    assert classes.groupby("split")["share"].sum().round(4).to_dict() == {"test": 1, "train": 1, "validation": 1}
+    lengths = table[(table["quantity"] == "tokens") & (table["split"] == "test")]
+    assert lengths[["low", "high", "count"]].values.tolist()[0] == [40, 55.5, 200] and len(lengths) == 4
+    assert lengths["share"].tolist() == [0.238095, 0.47619, 0.238095, 0.047619]
+    alone = plot_audit.audit_table(content, {})
+    assert set(alone["quantity"]) == {"class", "characters"}
+
+
+def test_calibration_puts_seeds_together(tmp_path):
+    """Two seeds with 3 of 4 and 1 of 4 right in the bin of 0.8 to 0.9: half of eight are right."""
+    files = []
+    for seed, accuracy, n, ece in ((1, 0.75, 4, 0.1), (2, 0.25, 4, 0.6)):
+        empty = {"n": 0, "confidence": None, "accuracy": None}
+        bins = [{"low": 0.0, "high": 0.8, **empty}, {"low": 0.8, "high": 0.9, "n": n, "confidence": 0.85}]
+        bins[1]["accuracy"] = accuracy
+        arm = {"model": "m", "method": "lora", "seed": seed}
+        scores = {"calibration": {"ece": ece, "brier": 0.5, "bins": bins}}
+        files.append({"arm": arm, "modes": {"likelihood": scores, "generate": {}}})
+    table = plot_calibration.calibration_table(files)
+    assert table["n"].tolist() == [0, 8] and table["share"].tolist() == [0, 1]
+    assert table["accuracy"].tolist()[1] == 0.5 and table["confidence"].tolist()[1] == pytest.approx(0.85)
+    assert table["accuracy"].isna().tolist() == [True, False]
+    assert set(table["ece"]) == {0.35} and set(table["seeds"]) == {2}
+
+
 def test_arms_that_do_not_fit_are_counted(results_of):
     table = tables_of(results_of("sweep"))["accuracy"]
     figure = figures.draw_accuracy(table)
@@ -247,6 +292,8 @@ def test_scripts_write_three_files(results_of, tmp_path, monkeypatch):
         (plot_confusion, {"metrics": results.metrics}),
         (plot_training, {"training": results.trainings, "training_log": results.logs}),
         (plot_resources, {"resources": resources}),
+        (plot_audit, {"audit": results.audit, "prompts": results.prompts}),
+        (plot_calibration, {"metrics": results.metrics}),
     ):
         monkeypatch.setattr(sys, "argv", arguments(tmp_path / module.__name__, **flags))
         module.main()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import analyze_errors
 import compare_methods
 import summarize_metrics
 import summarize_resources
@@ -43,14 +44,21 @@ def write_tables(results):
         *("--training", *results.trainings, "--resources-train", *results.resources),
         *("--price-per-hour", 0.1, "--output", tables / "resources.csv"),
     )
+    names = ("mistakes", "disagreements", "breakdown", "calibration")
+    files = [value for name in names for value in (f"--{name}", tables / f"{name}.csv")]
+    run(analyze_errors, *arms, "--predictions", *results.predictions, *files)
     return tables
+
+
+def error_tables(tables):
+    return [tables / f"{name}.csv" for name in ("mistakes", "disagreements", "breakdown", "calibration")]
 
 
 def write_page(results, **settings):
     """Make the tables and stand-ins for the figures, and write the report; gives its text."""
     tables = write_tables(results)
     figures = []
-    for name, width in (("accuracy", 241), ("confusion", 497), ("training", 241), ("resources", 241)):
+    for name, width in (("accuracy", 241), ("confusion", 497), ("training", 241), ("resources", 241), ("audit", 241)):
         for kind in ("png", "svg", "csv"):
             figures.append(results.folder / "figures" / f"{name}.{kind}")
             figures[-1].parent.mkdir(exist_ok=True)
@@ -61,6 +69,7 @@ def write_page(results, **settings):
         *("--settings", json.dumps(results.settings | settings)),
         *("--metrics-table", tables / "metrics.csv", "--comparison-table", tables / "comparison.csv"),
         *("--resources-table", tables / "resources.csv", "--figures", *figures),
+        *("--error-tables", *error_tables(tables), "--audit", results.audit, "--audit-tables", *results.audit_tables),
         *("--metrics", *results.metrics, "--predictions", *results.predictions),
         *("--training", *results.trainings, "--failures", *results.failures, "--prompts", *results.prompts),
         *("--models", *results.models, "--dataset", results.dataset, "--split", results.split),
@@ -116,6 +125,9 @@ def answer_of(results):
         metrics_table=tables / "metrics.csv",
         comparison_table=tables / "comparison.csv",
         resources_table=tables / "resources.csv",
+        error_tables=error_tables(tables),
+        audit=results.audit,
+        audit_tables=results.audit_tables,
         figures=[],
         metrics=results.metrics,
         predictions=results.predictions,
@@ -200,7 +212,7 @@ def test_it_needs_no_other_file_and_no_network(page):
             assert tag == "a" and not re.match(r"[a-z]+:|//|/", target), (tag, target)
     assert {tag for tag, _ in elements} & {"iframe", "object", "embed", "base", "form"} == set()
     assert not re.search(r"@import|url\(", page)
-    assert page.count("data:image/svg+xml;base64,") == 4
+    assert page.count("data:image/svg+xml;base64,") == 5
     policy = next(a["content"] for tag, a in elements if tag == "meta" and "http-equiv" in a)
     assert policy.startswith("default-src 'none'")
 
@@ -310,6 +322,21 @@ def test_more_comparisons_than_one_reads_are_left_to_the_file(tmp_path, monkeypa
     assert 'download="comparison.csv" href="tables/comparison.csv"' in page
 
 
+def test_the_audit_and_the_mistakes_are_shown(results, page):
+    text = Page(page).text
+    assert "1 of 300 test rows (0.3 %) are nearly the same as a training or validation row; above 5.0 %" in text
+    assert "agrees with 71.0 % of the labels" in text
+    pair = text[text.index("Test rows and the rows that are learned from") :]
+    assert pair.index("row 0 <script>") < pair.index("test 1:") < pair.index("row 1 <script>") < pair.index("train t1:")
+    assert "Near duplicates with labels that contradict each other" in text
+    assert "Lengths in tokens smollm2-135m" not in text and "3.0 %" in text
+    # The breakdown has every arm and class, and the worst mistakes are those of the three best arms.
+    section = text[text.index("Accuracy by class and by length") : text.index("Calibration")]
+    for name in ("LoRA", "QLoRA", "TF-IDF", "zero-shot", "majority class", "negative", "characters"):
+        assert name in section
+    assert section.count("Arms that are wrong") == 3 and "Of at most eight arms" in section
+
+
 def test_missing_parts_are_named(results, tmp_path):
     with pytest.raises(UserError, match="accuracy is no figure that the report knows, or one of its three files"):
         report.figure_blocks([tmp_path / "accuracy.svg"], str)
@@ -347,6 +374,7 @@ def test_the_same_files_give_the_same_page(results, page):
 
 def test_jobs_that_only_draw_or_count_load_neither_torch_nor_transformers():
     names = ["evaluate_classical", "summarize_metrics", "summarize_resources", "compare_methods", "plot_accuracy"]
+    names += ["audit_splits", "check_leakage", "analyze_errors", "plot_audit", "plot_calibration"]
     names += ["plot_confusion", "plot_training", "plot_resources", "write_report"]
     assert all((SCRIPTS / f"{name}.py").is_file() for name in names)
     code = f"import sys, {', '.join(names)}; print(*sorted({{'torch', 'transformers'}} & set(sys.modules)))"

@@ -19,6 +19,7 @@ SCORED = (
     "summarize_metrics",
     "compare_methods",
     "summarize_resources",
+    "analyze_errors",
     "plot_confusion",
     "write_report",
     "write_crate",
@@ -28,6 +29,8 @@ FEEDS = {
     "fetch_model": ("inspect_prompts", "evaluate_prompted", "train_adapter", "evaluate_adapter"),
     "prepare_dataset": ("split_dataset", "write_report"),
     "split_dataset": (
+        "check_leakage",
+        "audit_splits",
         "inspect_prompts",
         "evaluate_classical",
         "evaluate_prompted",
@@ -35,7 +38,9 @@ FEEDS = {
         "evaluate_adapter",
         "write_report",
     ),
-    "inspect_prompts": ("write_report",),
+    "check_leakage": (),  # what comes after it waits for it, but does not read it
+    "audit_splits": ("plot_audit", "write_report"),
+    "inspect_prompts": ("plot_audit", "write_report"),
     "train_adapter": (
         "evaluate_adapter",
         "summarize_resources",
@@ -50,6 +55,7 @@ FEEDS = {
     "summarize_metrics": ("plot_accuracy", "write_report"),
     "compare_methods": ("write_report",),
     "summarize_resources": ("plot_resources", "write_report"),
+    "analyze_errors": ("write_report",),
     "plot_accuracy": ("write_report",),
     "plot_confusion": ("write_report",),
     "plot_training": ("write_report",),
@@ -57,6 +63,7 @@ FEEDS = {
     "write_model_card": ("write_crate",),
     "write_report": ("write_crate",),
     "write_crate": (),
+    "plot_audit": ("write_report",),
 }
 # How many jobs of each rule a run has: two baselines without a model, two adapters.
 ALL = dict.fromkeys(FEEDS, 1) | {
@@ -90,6 +97,7 @@ TRAIN = after("train_adapter")
 ASK = after("evaluate_adapter", "evaluate_prompted")
 DATA = after("prepare_dataset")
 SPLIT = after("split_dataset")
+AUDIT = after("audit_splits")
 REPORT = after("write_report")
 TOLD = after("write_report", "write_model_card")
 NOTHING: dict[str, int] = {}
@@ -222,7 +230,7 @@ LEAVES = {
     "experiment.parity.models": (ANOTHER_MODEL, ONE_MORE_MODEL),
     "experiment.parity.methods": (
         ["majority", "tfidf", "zero-shot", "lora"],
-        after("summarize_metrics", "compare_methods", "summarize_resources", "plot_training", "plot_confusion"),
+        after(*SCORED, "plot_training"),
     ),
     "experiment.parity.seeds": ([1, 2], after(train_adapter=2)),
     "experiment.parity.split.seed": (2, SPLIT),
@@ -237,6 +245,8 @@ LEAVES = {
     "experiment.parity.split.limits.test": (8, SPLIT),
     "experiment.parity.prompt.system": ("Another", after("inspect_prompts", "evaluate_prompted", "train_adapter")),
     "experiment.parity.prompt.user": ("> {text}", after("inspect_prompts", "evaluate_prompted", "train_adapter")),
+    "experiment.parity.audit.near_duplicate_similarity": (0.7, AUDIT),
+    "experiment.parity.audit.max_leaked_test_fraction": (0.9, AUDIT),
     "experiment.parity.training.learning_rate": (1e-4, TRAIN),
     "experiment.parity.training.epochs": (2, TRAIN),
     "experiment.parity.training.batch_size": (4, TRAIN),
@@ -257,14 +267,19 @@ LEAVES = {
 # The rules whose scripts import a module, themselves or through others.
 EVERY = tuple(FEEDS)
 ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
+EVERY = tuple(rule for rule in FEEDS if rule != "check_leakage")  # which no code makes run again
+ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
 ENCODING = ("inspect_prompts", *ASKING)
-FIGURES = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
-COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", *FIGURES, "write_report")
+OF_ARMS = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
+FIGURES = (*OF_ARMS, "plot_audit")
+COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors", *OF_ARMS, "write_report")
 MODULES = {
     "__init__": EVERY,
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": (*COLLECTING, "write_model_card"),
     "bibliography": ("write_report",),
+    "arms": COLLECTING,
+    "audit": ("audit_splits",),
     "configuration": (),
     "crate": ("write_crate",),
     "devices": ASKING,
@@ -293,14 +308,26 @@ MODULES = {
     "method_section": ("write_report",),
     "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
     "model_card": ("write_model_card",),
+    "labels": (*ASKING, "evaluate_classical", *COLLECTING, "plot_audit"),
+    "leakage": ("audit_splits",),
+    "measure": ASKING,
+    "memory": (*ASKING, "evaluate_classical"),
+    "metrics": (
+        *(*ASKING, "evaluate_classical"),
+        *("compare_methods", "analyze_errors", "plot_confusion", "write_report"),
+    ),
+    "mistakes": ("analyze_errors", "write_report"),
     "model_files": ("fetch_model",),
     "models": ENCODING,
+    "near_duplicates": ("audit_splits",),
     "package_index": ("fetch_model",),
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
     "readback": ASKING,
     "report": ("write_report",),
+    "report_audit": ("write_report",),
+    "report_errors": ("write_report",),
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset", "write_model_card"),
     "splits": ("split_dataset",),
@@ -317,6 +344,15 @@ TEMPLATES = {
     "templates/model_card.md.jinja": ("write_model_card",),
     "templates/report.html.jinja": ("write_report",),
 }
+    "sources": ("fetch_model", "prepare_dataset"),
+    "splits": ("split_dataset", "audit_splits", "plot_audit", "write_report"),
+    "statistics": ("compare_methods", "write_report"),
+    "tables": ("prepare_dataset",),
+    "tfidf": ("evaluate_classical", "audit_splits"),
+    "training": ("train_adapter",),
+}
+# The same for files of the library that are no modules.
+TEMPLATES = {f"templates/{name}.html.jinja": ("write_report",) for name in ("report", "_audit", "_errors")}
 
 
 def leaves(value, path: str = "") -> Iterator[str]:
@@ -463,11 +499,20 @@ def test_another_weight_of_the_users_model_is_seen(finished):
         assert finished.dry_run() == after("fetch_model")
 
 
-@pytest.mark.parametrize("rule", FEEDS)
+@pytest.mark.parametrize("rule", EVERY)
 def test_a_script_reruns_its_rule(finished, rule):
     file = finished.folder / f"scripts/{rule}.py"
     with changed(file, file.read_text() + "\n# changed\n"):
         assert finished.dry_run() == after(rule)
+
+
+def test_the_check_of_leakage_is_made_for_new_splits_only(finished):
+    """It stands before the arms and changes none of them; nor does it hide a change of theirs in the same run."""
+    script = finished.folder / "scripts/check_leakage.py"
+    with changed(script, script.read_text() + "\n# changed\n"):
+        assert finished.dry_run() == NOTHING
+        override = {"audit": {"max_leaked_test_fraction": 0.9}, "training": {"epochs": 2}}
+        assert finished.dry_run(*finished.override({"experiment": {"parity": override}})) == TRAIN | AUDIT
 
 
 def test_every_file_of_the_library_is_in_the_tables(finished):

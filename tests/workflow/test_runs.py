@@ -130,6 +130,25 @@ def test_killed_while_training_and_run_again(another, finished):
         assert (another.folder / ARM / name).read_bytes() == (finished.folder / ARM / name).read_bytes(), name
 
 
+def test_leaked_test_rows_stop_the_run_before_anything_is_trained(another):
+    """One of the 15 test rows, `one and three tens`, is nearly the training row `nine and three tens`."""
+    limit = another.override({"experiment": {"parity": {"audit": {"max_leaked_test_fraction": "0.06"}}}})
+    adapter = another.folder / ARM / "adapter/adapter_model.safetensors"
+    answers = another.folder / "results/parity/classical/majority/seed0/predictions.jsonl"
+    check = another.folder / "results/parity/splits/seed1/leakage.json"
+    for file in (adapter, answers, check):
+        file.unlink()
+    done = another.snakemake(*limit)
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: experiment parity: 1 of 15 test rows (6.67 %) are nearly the same as a row that")
+    assert not any(file.exists() for file in (adapter, answers, check))
+    # A limit that is lowered after the training stops the run at the audit.
+    check.write_text("{}")
+    done = another.snakemake(*limit, "results/parity/splits/seed1/audit.json")
+    assert done.returncode == 1 and f"\n{line}\n" in done.stderr
+
+
 def test_one_arm_fails_and_the_others_go_on(another):
     """An adapter that is not the trained one any more fails its check; the next run leaves its arm out."""
     from safetensors.torch import load_file, save_file
