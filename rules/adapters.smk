@@ -2,7 +2,7 @@ rule train_adapter:
     input:
         script=script_file("train_adapter"),
         model="results/models/{model}/manifest.json",
-        train=split_file("train.jsonl"),
+        train=training_rows,
         validation=split_file("validation.jsonl"),
     output:
         adapter_config="results/{experiment}/{model}/{method}/seed{seed}/adapter/adapter_config.json",
@@ -46,10 +46,10 @@ rule evaluate_adapter:
     input:
         script=script_file("evaluate_adapter"),
         model="results/models/{model}/manifest.json",
-        adapter_config=rules.train_adapter.output.adapter_config,
-        adapter=rules.train_adapter.output.adapter,
-        training=rules.train_adapter.output.training,
-        reload_probe=rules.train_adapter.output.reload_probe,
+        adapter_config=of_training("adapter_config"),
+        adapter=of_training("adapter"),
+        training=of_training("training"),
+        reload_probe=of_training("reload_probe"),
         validation=split_file("validation.jsonl"),
         test=split_file("test.jsonl"),
     output:

@@ -33,7 +33,7 @@ rule evaluate_zero_shot:
 rule evaluate_classical:
     input:
         script=script_file("evaluate_classical"),
-        train=split_file("train.jsonl"),
+        train=training_rows,
         test=split_file("test.jsonl"),
     output:
         predictions="results/{experiment}/{model}/{method}/seed{seed}/predictions.jsonl",

@@ -2,6 +2,7 @@ rule write_report:
     input:
         script=script_file("write_report"),
         template=library_file("templates/report.html.jinja"),
+        partials=[library_file("templates/_sweep.html.jinja")],
         metrics_table="results/{experiment}/tables/metrics.csv",
         comparison_table="results/{experiment}/tables/comparison.csv",
         resources_table="results/{experiment}/tables/resources.csv",
@@ -9,7 +10,8 @@ rule write_report:
         metrics=files_of_arms("metrics.json"),
         predictions=files_of_arms("predictions.jsonl"),
         training=files_of_arms("training.json", "train_adapter"),
-        failures=failures_of_arms,
+        failures=failures_of_experiment,
+        sweep=sweep_table,
         prompts=prompts_of_models,
         models=manifests_of_models,
         dataset=dataset_manifest,
@@ -37,5 +39,6 @@ rule write_report:
         " --metrics-table {input.metrics_table:q} --comparison-table {input.comparison_table:q}"
         " --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
+        " --sweep {input.sweep:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
         " --output {output:q}"

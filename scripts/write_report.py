@@ -32,6 +32,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, nargs="*", default=[], help="manifest.json in each model's folder")
     parser.add_argument("--dataset", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--split", type=Path, required=True, help="the split's summary.json")
+    parser.add_argument("--sweep", type=Path, nargs="?", help="tables/sweep.csv, where something was swept")
     parser.add_argument("--template", type=Path, default=TEMPLATE, help="the page to fill (Jinja2)")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
     return parser.parse_args()
@@ -52,6 +53,7 @@ def main() -> None:
         models=args.models,
         dataset=args.dataset,
         split=args.split,
+        sweep=args.sweep,
     )
     write_text(args.output, report.build_report(args.settings, sources, args.template, args.output))
 

@@ -22,6 +22,7 @@ from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl
 from reprolora.labels import INVALID
 from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
+from reprolora.sweep_section import sweep_section
 
 # More rows than these nobody reads in a page; the files have all.
 MOST_COMPARISONS = 60
@@ -50,6 +51,12 @@ CAPTIONS = {
         "Training loss (running mean; where there are few curves, the single values behind it), validation loss, and "
         "learning rate over the optimizer's steps. The adapter with the least validation loss is the one that is kept.",
     ),
+    "learning_curve": (
+        "Learning curve",
+        "Accuracy and macro-F1 on the test rows over the number of training rows (drawn with labels in proportion, the "
+        "fewer among the more); lines are means over seeds, bands mean 95 % intervals over the test rows, dots single "
+        "seeds. Every point is shown, and nothing was selected by it.",
+    ),
     "resources": (
         "Memory and time",
         "Memory of the base model's weights, and peak memory and time of each phase, measured apart. On a CPU the "
@@ -74,6 +81,7 @@ class Sources:
     models: Sequence[Path]
     dataset: Path
     split: Path
+    sweep: Path | None = None  # where something was swept
 
 
 def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
@@ -109,18 +117,25 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "versions": versions(results),
         "checksums": checksums(results),
         "prompts": results.prompts,
+        "sweep": sweep_section(sources.sweep),
         "downloads": {
             name: download(file, link)
             for name, file in {
                 "metrics": sources.metrics_table,
                 "comparison": sources.comparison_table,
                 "resources": sources.resources_table,
+                "sweep": sources.sweep,
             }.items()
+            if file
         },
         "several_seeds": len(settings["experiment"]["seeds"]) > 1,
     }
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         "percent": percent,
@@ -131,7 +146,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "text": unbroken,
         "p": lambda value: p_text(value).removeprefix("= "),
     }
-    return environment.from_string(template.read_text(encoding="utf-8")).render(context)
+    return environment.get_template(template.name).render(context)
 
 
 @dataclass(frozen=True)
@@ -431,6 +446,7 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
     """What each arm is, with links to its files."""
     rows = []
     names = {tuple(arm[key] for key in KEY): arm["name"] for arm in results.table.to_dict("records")}
+    variants = {tuple(t["arm"][key] for key in KEY): t["arm"].get("variant") for t in results.trainings}
     for content, metrics, predictions in zip(
         results.metrics, results.metrics_files, results.predictions_files, strict=True
     ):
@@ -438,6 +454,8 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
         entry = results.settings["methods"][arm["method"]]
         baseline = content.get("baseline", {})
         fitted = [f"C = {baseline['C']:g}, chosen by cross-validation of the training rows"] if "C" in baseline else []
+        if variant := variants.get(tuple(arm[key] for key in KEY)):
+            fitted.append(f"{variant}, selected by the sweep")
         rows.append(
             {
                 "name": names[tuple(arm[key] for key in KEY)],
@@ -668,7 +686,7 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _full_name(arm: Mapping) -> str:
     """An arm named in full: its folder."""
-    return f"{arm['model']}/{arm['method']}/seed{arm['seed']}"
+    return "/".join([arm["model"], arm["method"], *filter(None, [arm.get("variant")]), f"seed{arm['seed']}"])
 
 
 def _capital(text: str) -> str:
