@@ -21,7 +21,7 @@ rule train_adapter:
     benchmark:
         "results/benchmarks/train_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
     wildcard_constraints:
-        method=any_of(methods("train_adapter")),
+        method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT
     threads: threads_per_job
@@ -61,7 +61,7 @@ rule evaluate_adapter:
     benchmark:
         "results/benchmarks/evaluate_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
     wildcard_constraints:
-        method=any_of(methods("evaluate_adapter")),
+        method=methods_and_variants("evaluate_adapter"),
     conda:
         TRAINING_ENVIRONMENT
     threads: threads_per_job

@@ -43,7 +43,7 @@ rule evaluate_classical:
         "results/logs/evaluate_classical/{experiment}/{model}/{method}/seed{seed}.log",
     wildcard_constraints:
         model=CLASSICAL,
-        method=any_of(methods("evaluate_classical")),
+        method=methods_and_variants("evaluate_classical"),
     conda:
         "../envs/analysis.yaml"
     resources:

@@ -68,8 +68,19 @@ def any_of(names):
 
 
 def methods(stage):
-    """The methods, and variants of methods, of the chosen experiments whose arms go through a rule."""
-    return {arm.wildcards["method"] for arm in ALL_ARMS if stage in plan.own_stages(CONFIGURATION, arm)}
+    """The methods of the chosen experiments whose arms go through a rule."""
+    arms = chain(*ARMS.values())
+    return {arm.method for arm in arms if stage in plan.own_stages(CONFIGURATION, arm)}
+
+
+def methods_and_variants(stage):
+    """A wildcard constraint: those methods, and all variants of the methods whose variants go through the rule.
+
+    The variants are not named one by one, since Snakemake is slow with a constraint that has a thousand of them.
+    """
+    variants = chain(*CANDIDATES.values(), *CURVE_POINTS.values())
+    varied = {arm.method for arm in variants if stage in plan.own_stages(CONFIGURATION, arm)}
+    return f"{any_of(methods(stage))}|(?:{any_of(varied)})/[^/]+"
 
 
 wildcard_constraints:

@@ -46,7 +46,7 @@ def write_tables(results):
     return tables
 
 
-def write_page(results, **settings):
+def write_page(results, extra=(), **settings):
     """Make the tables and stand-ins for the figures, and write the report; gives its text."""
     tables = write_tables(results)
     figures = []
@@ -64,6 +64,7 @@ def write_page(results, **settings):
         *("--metrics", *results.metrics, "--predictions", *results.predictions),
         *("--training", *results.trainings, "--failures", *results.failures, "--prompts", *results.prompts),
         *("--models", *results.models, "--dataset", results.dataset, "--split", results.split, "--output", output),
+        *extra,
     )
     return output.read_text(encoding="utf-8")
 

@@ -196,6 +196,15 @@ LEAVES = {
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
     "experiment.parity.evaluation.batch_tokens": (512, ASK),
+    # A candidate, which is then the arm's; see also test_sweeps.py.
+    "experiment.parity.sweep": (
+        {"experiment": {"parity": {"sweep": {"methods": ["lora"], "grid": {"method.peft.r": [3]}}}}},
+        after(train_adapter=1) | {"select_candidates": 1},
+    ),
+    "experiment.parity.learning_curve": (
+        {"experiment": {"parity": {"learning_curve": {"methods": ["tfidf"], "rows": [10]}}}},
+        REPORT | dict.fromkeys(("draw_rows", "evaluate_classical", "plot_learning_curve"), 1),
+    ),
 }
 # The rules whose scripts import a module, themselves or through others.
 EVERY = tuple(FEEDS)
@@ -227,6 +236,7 @@ MODULES = {
     "hubs": ("fetch_model",),
     "imports": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING),
+    "learning_curve": (),  # there is none
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
     "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
@@ -241,11 +251,13 @@ MODULES = {
     "sources": ("fetch_model", "prepare_dataset"),
     "splits": ("split_dataset",),
     "statistics": ("compare_methods", "write_report"),
+    "sweep_section": ("write_report",),
+    "sweeps": (),
     "tables": ("prepare_dataset",),
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
-TEMPLATES = {"templates/report.html.jinja": ("write_report",)}
+TEMPLATES = dict.fromkeys(("templates/report.html.jinja", "templates/_sweep.html.jinja"), ("write_report",))
 
 
 def leaves(value, path: str = "") -> Iterator[str]:

@@ -14,10 +14,10 @@ from reprolora.configuration import load_configuration
 from reprolora.files import canonical_json, read_json, write_json
 
 SWEEP = EXPERIMENT | {
-    "methods": ["tfidf", "zero-shot", "lora"],
+    "methods": ["tfidf", "lora"],
     "sweep": {"grid": {"method.peft.r": [2, 4], "training.learning_rate": [1e-9]}},
 }
-CURVE = EXPERIMENT | {"methods": ["majority", "tfidf", "lora"], "learning_curve": {"rows": [6, 12]}}
+CURVE = EXPERIMENT | {"methods": ["majority", "tfidf", "lora"], "learning_curve": {"rows": [12]}}
 # With a rate of 1e-9 nothing is learned, so that the smaller adapter ties, and wins; with 0.01 something is.
 SMALL, LARGE = "learning_rate=1e-09,r=2", "learning_rate=1e-09,r=4"
 # What a table or figure of arms is, and what shows them.
@@ -102,15 +102,14 @@ def test_one_more_value_trains_one_arm(swept):
 
 def test_one_more_number_of_rows_trains_one_arm_of_each_method(swept):
     jobs = ("draw_rows", "train_adapter", "evaluate_adapter", "evaluate_classical", "plot_learning_curve")
-    assert swept.dry_run(*curve(swept, 6, 12, 18)) == dict.fromkeys((*jobs, "write_report"), 1)
-    assert swept.dry_run(*curve(swept, 12)) == {"plot_learning_curve": 1, "write_report": 1}
+    assert swept.dry_run(*curve(swept, 18, 12)) == dict.fromkeys((*jobs, "write_report"), 1)
 
 
 def test_each_seed_has_its_own_candidates_and_rows(swept):
     seeds = swept.override({"experiment": {"sweep": {"seeds": [1, 2]}, "curve": {"seeds": [1, 2]}}})
     jobs = swept.dry_run(*seeds)
-    # Of the sweep two candidates, of the curve two points and the arm on all rows; TF-IDF's points also, on their rows.
-    assert (jobs["train_adapter"], jobs["draw_rows"], jobs["evaluate_classical"]) == (5, 2, 2)
+    # Of the sweep two candidates, of the curve a point and the arm on all rows; TF-IDF's point also, on the same rows.
+    assert (jobs["train_adapter"], jobs["draw_rows"], jobs["evaluate_classical"]) == (4, 1, 1)
 
 
 def test_the_test_rows_are_answered_again_only_by_another_candidate(another):
@@ -154,26 +153,25 @@ def test_a_failed_candidate_is_left_out_and_shown(another):
 
 def test_when_all_candidates_failed_the_arm_is_failed_and_the_others_are_shown(another):
     fail(another, "sweep")
-    fail(another, "curve", variant="rows=6")
+    fail(another, "curve", variant="rows=12")
     done = another.snakemake()
     assert done.returncode == 0, done.stderr[-3000:]
     metrics = pd.read_csv(another.folder / "results/sweep/tables/metrics.csv").set_index("method")
-    assert metrics["status"].to_dict() == {"tfidf": "ok", "zero-shot": "ok", "lora": "failed in train_adapter"}
+    assert metrics["status"].to_dict() == {"tfidf": "ok", "lora": "failed in train_adapter"}
     points = pd.read_csv(another.folder / "results/curve/figures/learning_curve.csv")
-    assert points.groupby("method")["rows"].apply(list).to_dict() == {"lora": [12, 24], "tfidf": [6, 12, 24]}
-    assert "tiny/lora/rows=6/seed1" in (another.folder / "results/curve/report.html").read_text()
+    assert points.groupby("method")["rows"].apply(list).to_dict() == {"lora": [24], "tfidf": [12, 24]}
+    assert "tiny/lora/rows=12/seed1" in (another.folder / "results/curve/report.html").read_text()
     assert another.dry_run() == {}
 
 
-def test_points_are_trained_on_nested_rows(swept):
+def test_a_point_is_trained_on_its_rows_and_is_in_no_table_of_arms(swept):
     splits = swept.folder / "results/curve/splits/seed1"
-    few, more, every = (
-        set((splits / name).read_text().splitlines()) for name in ("train/6-seed1.jsonl", "train/12-seed1.jsonl", "train.jsonl")
-    )
-    assert few < more < every and (len(few), len(more), len(every)) == (6, 12, 24)
-    training = read_json(swept.folder / "results/curve/tiny/lora/rows=6/seed1/training.json")
-    assert training["train_rows"] == 6
-    baseline = read_json(swept.folder / "results/curve/classical/tfidf/rows=6/seed1/metrics.json")
-    assert baseline["baseline"]["train_rows"] == 6
+    drawn, every = (set((splits / name).read_text().splitlines()) for name in ("train/12-seed1.jsonl", "train.jsonl"))
+    assert drawn < every and (len(drawn), len(every)) == (12, 24)
+    training = read_json(swept.folder / "results/curve/tiny/lora/rows=12/seed1/training.json")
+    assert training["train_rows"] == 12
+    baseline = read_json(swept.folder / "results/curve/classical/tfidf/rows=12/seed1/metrics.json")
+    assert baseline["baseline"]["train_rows"] == 12
     metrics = pd.read_csv(swept.folder / "results/curve/tables/metrics.csv")
     assert metrics["method"].tolist() == ["majority", "tfidf", "lora"]
+    assert 'id="figure-learning_curve"' in (swept.folder / "results/curve/report.html").read_text()
