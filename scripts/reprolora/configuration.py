@@ -1031,18 +1031,19 @@ def _candidates(name: str, experiment: Experiment, method: Method) -> dict[str, 
         except ValidationError as error:
             raise _SweepError(fault(f.path, f.message) for f in _faults(error, content)) from None
         # Named by the values as they were understood, so that `1e-4` and `0.0001` have one name.
-        understood = variant.model_dump()
-        candidate = candidate_name({key: _at(understood, key.split(".")) for key in settings})
+        candidate = candidate_name({key: _at(variant, key) for key in settings})
         if candidate in found:
             raise _SweepError([fault((), f"{candidate} stands twice")])
         found[candidate] = variant
     return found
 
 
-def _at(content: Any, path: Iterable[str]) -> Any:
-    for key in path:
-        content = content[key]
-    return content
+def _at(variant: Variant, key: str) -> Any:
+    """The value of a swept key."""
+    found: Any = variant
+    for name in key.split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    return found
 
 
 def _not_to_sweep(key: str) -> str | None:
