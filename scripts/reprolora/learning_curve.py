@@ -57,7 +57,10 @@ def draw_learning_curve(table: pd.DataFrame) -> Figure:
             axes.fill_between(
                 means.index, means[f"{measure}_low"], means[f"{measure}_high"], color=colors[k], alpha=0.15, linewidth=0
             )
-            axes.plot(means.index, means[measure], color=colors[k], marker=MARKERS[k % len(MARKERS)], markersize=3.4)
+            axes.plot(
+                means.index, means[measure], color=colors[k], marker=MARKERS[k % len(MARKERS)], markersize=3.4,
+                clip_on=False, zorder=3,
+            )  # fmt: skip
             if several:
                 axes.plot(curve["rows"], curve[measure], ".", color=colors[k], markersize=2.5, alpha=0.6)
     for axes, label in zip(panels, MEASURES.values(), strict=True):

@@ -190,11 +190,11 @@ def inspect_prompts_settings(configuration: Configuration, experiment: str) -> d
 
 
 def write_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
-    """All that a reader may want to know of what was asked for."""
+    """All that a reader may want to know of what was asked for; what was swept, the table of candidates says."""
     chosen = configuration.experiment[experiment]
     needed = {arm.model for arm in arms(configuration, experiment)} - {CLASSICAL}
     return {
-        "experiment": {"name": experiment} | chosen.model_dump(),
+        "experiment": {"name": experiment} | chosen.model_dump(exclude={"sweep", "learning_curve"}),
         "dataset": configuration.datasets[chosen.dataset].model_dump(),
         "models": {name: configuration.models[name].model_dump() for name in sorted(needed)},
         "methods": {name: configuration.methods[name].model_dump() for name in chosen.methods},
