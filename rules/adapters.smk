@@ -2,7 +2,7 @@ rule train_adapter:
     input:
         script=script_file("train_adapter"),
         model="results/models/{model}/manifest.json",
-        train=split_file("train.jsonl"),
+        train=training_rows,
         validation=split_file("validation.jsonl"),
         leakage=checked_split(),
     output:
@@ -22,7 +22,7 @@ rule train_adapter:
     benchmark:
         "results/benchmarks/train_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
     wildcard_constraints:
-        method=any_of(methods("train_adapter")),
+        method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT
     threads: threads_per_job
@@ -49,10 +49,10 @@ rule evaluate_adapter:
     input:
         script=script_file("evaluate_adapter"),
         model="results/models/{model}/manifest.json",
-        adapter_config=rules.train_adapter.output.adapter_config,
-        adapter=rules.train_adapter.output.adapter,
-        training=rules.train_adapter.output.training,
-        reload_probe=rules.train_adapter.output.reload_probe,
+        adapter_config=of_training("adapter_config"),
+        adapter=of_training("adapter"),
+        training=of_training("training"),
+        reload_probe=of_training("reload_probe"),
         validation=split_file("validation.jsonl"),
         test=split_file("test.jsonl"),
     output:
@@ -64,7 +64,7 @@ rule evaluate_adapter:
     benchmark:
         "results/benchmarks/evaluate_adapter/{experiment}/{model}/{method}/seed{seed}.tsv"
     wildcard_constraints:
-        method=any_of(methods("evaluate_adapter")),
+        method=methods_and_variants("evaluate_adapter"),
     conda:
         TRAINING_ENVIRONMENT
     threads: threads_per_job
@@ -88,13 +88,13 @@ rule write_model_card:
         script=script_file("write_model_card"),
         template=library_file("templates/model_card.md.jinja"),
         training=rules.train_adapter.output.training,
-        metrics=rules.evaluate_adapter.output.metrics,
+        metrics=metrics_of_adapter,
     output:
         "results/{experiment}/{model}/{method}/seed{seed}/adapter/README.md",
     log:
         "results/logs/write_model_card/{experiment}/{model}/{method}/seed{seed}.log",
     wildcard_constraints:
-        method=any_of(methods("train_adapter")),
+        method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT
     resources:

@@ -35,7 +35,7 @@ rule evaluate_prompted:
 rule evaluate_classical:
     input:
         script=script_file("evaluate_classical"),
-        train=split_file("train.jsonl"),
+        train=training_rows,
         test=split_file("test.jsonl"),
         leakage=checked_split(),
     output:
@@ -46,7 +46,7 @@ rule evaluate_classical:
         "results/logs/evaluate_classical/{experiment}/{model}/{method}/seed{seed}.log",
     wildcard_constraints:
         model=CLASSICAL,
-        method=any_of(methods("evaluate_classical")),
+        method=methods_and_variants("evaluate_classical"),
     conda:
         "../envs/analysis.yaml"
     resources:

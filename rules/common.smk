@@ -3,8 +3,9 @@
 import os
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 # At the end of the path, so that no module of ours hides an installed one.
@@ -47,7 +48,13 @@ def load():
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
-FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
+# What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
+CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
+CURVE_POINTS = {name: plan.curve_points(CONFIGURATION, name) for name in EXPERIMENTS}
+ALL_ARMS = list(chain(*ARMS.values(), *CANDIDATES.values(), *CURVE_POINTS.values()))
+FAILURES = {arm: failure for arm in ALL_ARMS if (failure := plan.failure(CONFIGURATION, arm))}
+FAILED_SWEEPS = plan.failed_sweeps(chain(*ARMS.values()), chain(*CANDIDATES.values()), FAILURES)
+FAILURES |= {arm: FAILURES[candidate] for arm, candidate in FAILED_SWEEPS.items()}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
 TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors")
 # A global of the shell commands rather than a parameter, since another tracker changes no result and reruns nothing.
@@ -69,8 +76,18 @@ def any_of(names):
 
 def methods(stage):
     """The methods of the chosen experiments whose arms go through a rule."""
-    chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
-    return [method for method in chosen if stage in plan.stages(CONFIGURATION.methods[method])]
+    arms = chain(*ARMS.values())
+    return {arm.method for arm in arms if stage in plan.own_stages(CONFIGURATION, arm)}
+
+
+def methods_and_variants(stage):
+    """A wildcard constraint: those methods, and all variants of the methods whose variants go through the rule.
+
+    The variants are not named one by one, since Snakemake is slow with a constraint that has a thousand of them.
+    """
+    variants = chain(*CANDIDATES.values(), *CURVE_POINTS.values())
+    varied = {arm.method for arm in variants if stage in plan.own_stages(CONFIGURATION, arm)}
+    return f"{any_of(methods(stage))}|(?:{any_of(varied)})/[^/]+"
 
 
 wildcard_constraints:
@@ -80,6 +97,7 @@ wildcard_constraints:
     method=any_of(CONFIGURATION.methods),
     part="all|train|validation|test",
     seed=r"\d+",
+    rows=r"\d+",
     split_seed=r"\d+",
 
 
@@ -112,7 +130,8 @@ def code_of(name):
 
 
 def arm_of(wildcards):
-    return plan.Arm(wildcards.experiment, wildcards.model, wildcards.method, int(wildcards.seed))
+    method, _, variant = wildcards.method.partition("/")
+    return plan.Arm(wildcards.experiment, wildcards.model, method, int(wildcards.seed), variant)
 
 
 def running_arms(experiment, stage=None):
@@ -125,16 +144,73 @@ def running_arms(experiment, stage=None):
 
 
 def files_of_arms(name, stage=None):
-    """An input function: the file of this name of every running arm."""
+    """An input function: the file of this name of every running arm; what training wrote, where its adapter is from."""
 
     def files(wildcards):
-        return [f"{arm.folder}/{name}" for arm in running_arms(wildcards.experiment, stage)]
+        arms = running_arms(wildcards.experiment, stage)
+        if stage == "train_adapter":
+            arms = [trained_arm(arm) for arm in arms]
+        return [f"{arm.folder}/{name}" for arm in arms]
 
     return files
 
 
 def failures_of_arms(wildcards):
-    return [f"{arm.folder}/failure.json" for arm in ARMS[wildcards.experiment] if arm in FAILURES]
+    failed = [FAILED_SWEEPS.get(arm, arm) for arm in ARMS[wildcards.experiment] if arm in FAILURES]
+    return [f"{arm.folder}/failure.json" for arm in dict.fromkeys(failed)]
+
+
+def failures_of_experiment(wildcards):
+    """The same with candidates of sweeps and points of learning curves."""
+    failed = [a for a in ALL_ARMS if a.experiment == wildcards.experiment and a in FAILURES and a not in FAILED_SWEEPS]
+    return [f"{arm.folder}/failure.json" for arm in failed]
+
+
+# Sweeps and learning curves
+
+
+def trained_arm(arm):
+    """The arm that was trained for an arm: itself, or the candidate that its sweep selected."""
+    if not plan.is_swept(CONFIGURATION, arm):
+        return arm
+    table = checkpoints.select_candidates.get(experiment=arm.experiment).output[0]
+    return replace(arm, variant=plan.selected_candidate(Path(table), arm))
+
+
+def of_training(name):
+    """An input function: an output of the training that an arm's adapter comes from."""
+
+    def files(wildcards):
+        return expand(getattr(rules.train_adapter.output, name), **trained_arm(arm_of(wildcards)).wildcards)
+
+    return files
+
+
+def training_rows(wildcards):
+    """The rows that an arm is trained on: the whole training split, or some of it."""
+    arm = arm_of(wildcards)
+    rows = plan.variant_of(CONFIGURATION, arm).rows
+    return split_file(f"train/{rows}-seed{arm.seed}.jsonl" if rows else "train.jsonl")(wildcards)
+
+
+def trainings_of_candidates(wildcards):
+    return [f"{arm.folder}/training.json" for arm in CANDIDATES[wildcards.experiment] if arm not in FAILURES]
+
+
+def failures_of_candidates(wildcards):
+    return [f"{arm.folder}/failure.json" for arm in CANDIDATES[wildcards.experiment] if arm in FAILURES]
+
+
+def sweep_table(wildcards):
+    """The experiment's table of candidates, where something is swept."""
+    return [f"results/{wildcards.experiment}/tables/sweep.csv"] if CANDIDATES[wildcards.experiment] else []
+
+
+def metrics_of_curve(wildcards):
+    """The metrics of a learning curve's points, and of the arms on all rows that end it."""
+    methods_shown = CONFIGURATION.curve_methods(wildcards.experiment)
+    whole = [arm for arm in ARMS[wildcards.experiment] if arm.method in methods_shown]
+    return [f"{a.folder}/metrics.json" for a in [*CURVE_POINTS[wildcards.experiment], *whole] if a not in FAILURES]
 
 
 def figure_rules(experiment):
@@ -144,6 +220,7 @@ def figure_rules(experiment):
     # Without a model's probabilities, there would only be those of the baselines.
     probable = "likelihood" in EXPERIMENTS[experiment].evaluation.modes and bool(models_asked(experiment))
     shown |= {"plot_audit": True, "plot_calibration": probable}
+    shown["plot_learning_curve"] = any(arm not in FAILURES for arm in CURVE_POINTS[experiment])
     return [name for name, something in shown.items() if something]
 
 
@@ -162,7 +239,15 @@ def adapter_files(wildcards):
     """All that is kept of the trained arms, with the model cards."""
     made = [*rules.train_adapter.output, *rules.write_model_card.output]
     made = [file for file in made if not file.endswith("resources_train.json")]
-    return [file for arm in running_arms(wildcards.experiment, "train_adapter") for file in expand(made, **asdict(arm))]
+    arms = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
+    return [file for arm in arms for file in expand(made, **arm.wildcards)]
+
+
+def metrics_of_adapter(wildcards):
+    """What came of an adapter's test: for a sweep's selected candidate, the metrics of the arm that it was selected for."""
+    arm = arm_of(wildcards)
+    whole = replace(arm, variant="")
+    return f"{(whole if plan.is_swept(CONFIGURATION, whole) else arm).folder}/metrics.json"
 
 
 # Data and models
@@ -341,24 +426,25 @@ def final_outputs():
     for experiment in EXPERIMENTS:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
-        for arm in running_arms(experiment):
-            if Path(arm.folder, "metrics.json").exists():
-                stages = plan.stages(CONFIGURATION.methods[arm.method])
-                stages += ("write_model_card",) if "train_adapter" in stages else ()
-                made = [file for stage in stages for file in expand(getattr(rules, stage).output, **asdict(arm))]
-                files += [file for file in made if not Path(file).exists()]
+    for arm in ALL_ARMS:
+        stages = plan.own_stages(CONFIGURATION, arm)
+        last = "training.json" if stages == ("train_adapter",) else "metrics.json"
+        if arm not in FAILURES and Path(arm.folder, last).exists():
+            if "train_adapter" in stages and not arm.variant:
+                stages += ("write_model_card",)
+            made = [file for stage in stages for file in expand(getattr(rules, stage).output, **arm.wildcards)]
+            files += [file for file in made if not Path(file).exists()]
     return files
 
 
 def say_what_failed():
     """After a failed run: which arms failed, and what to do about each."""
-    for arms in ARMS.values():
-        for arm in arms:
-            failure = plan.failure(CONFIGURATION, arm)
-            if failure and arm not in FAILURES:
-                print(
-                    f"arm {arm} failed in {failure['stage']}: {failure['reason']}\n"
-                    "  Run the same command again: the results leave this arm out and show it as failed, until its\n"
-                    f"  settings change. To try it again as it is, delete '{arm.folder}/failure.json'.",
-                    file=sys.stderr,
-                )
+    for arm in ALL_ARMS:
+        failure = plan.failure(CONFIGURATION, arm)
+        if failure and arm not in FAILURES:
+            print(
+                f"arm {arm} failed in {failure['stage']}: {failure['reason']}\n"
+                "  Run the same command again: the results leave this arm out and show it as failed, until its\n"
+                f"  settings change. To try it again as it is, delete '{arm.folder}/failure.json'.",
+                file=sys.stderr,
+            )

@@ -166,3 +166,32 @@ rule plot_calibration:
     shell:
         "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --png {output.png:q} --svg {output.svg:q}"
         " --csv {output.csv:q}"
+
+
+rule plot_learning_curve:
+    input:
+        script=script_file("plot_learning_curve"),
+        metrics=metrics_of_curve,
+        split=split_file("summary.json"),
+    output:
+        png="results/{experiment}/figures/learning_curve.png",
+        svg=report(
+            "results/{experiment}/figures/learning_curve.svg",
+            caption="../report/learning_curve.rst",
+            category="{experiment}",
+            labels={"what": "Learning curve", "kind": "figure"},
+        ),
+        csv="results/{experiment}/figures/learning_curve.csv",
+    log:
+        "results/logs/plot_learning_curve/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("plot_learning_curve"),
+    message:
+        "Drawing the learning curve of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --split {input.split:q} --png {output.png:q}"
+        " --svg {output.svg:q} --csv {output.csv:q}"

@@ -7,6 +7,7 @@ rule write_report:
             library_file("templates/_errors.html.jinja"),
             library_file("templates/_method.html.jinja"),
             library_file("templates/_reproducibility.html.jinja"),
+            library_file("templates/_sweep.html.jinja"),
         ],
         references=library_file("references.bib"),
         metrics_table="results/{experiment}/tables/metrics.csv",
@@ -20,7 +21,8 @@ rule write_report:
         metrics=files_of_arms("metrics.json"),
         predictions=files_of_arms("predictions.jsonl"),
         training=files_of_arms("training.json", "train_adapter"),
-        failures=failures_of_arms,
+        failures=failures_of_experiment,
+        sweep=sweep_table,
         prompts=prompts_of_models,
         models=manifests_of_models,
         dataset=dataset_manifest,
@@ -54,6 +56,7 @@ rule write_report:
         " {input.label_suspects:q} --resources-table {input.resources_table:q} --figures {input.figures:q}"
         " --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
+        " --sweep {input.sweep:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
         " --split-rows {input.train:q} {input.validation:q} {input.test:q} --bibliography {output.bibliography:q}"
         " --output {output.page:q}"

@@ -38,6 +38,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--dataset", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--split", type=Path, required=True, help="the split's summary.json")
     parser.add_argument("--split-rows", type=Path, nargs="*", default=[], help="the splits' train.jsonl and so on")
+    parser.add_argument("--sweep", type=Path, nargs="?", help="tables/sweep.csv, where something was swept")
     parser.add_argument("--template", type=Path, default=TEMPLATE, help="the page to fill (Jinja2)")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
     parser.add_argument("--bibliography", type=Path, required=True, help="references.bib to write, beside the page")
@@ -63,6 +64,7 @@ def main() -> None:
         dataset=args.dataset,
         split=args.split,
         split_rows=args.split_rows,
+        sweep=args.sweep,
     )
     write_text(args.bibliography, bibliography(args.settings))
     write_text(args.output, report.build_report(args.settings, sources, args.template, args.output))

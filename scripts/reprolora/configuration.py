@@ -12,7 +12,7 @@ import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
@@ -33,6 +33,7 @@ from pydantic import (
 from reprolora.errors import UserError
 from reprolora.labels import INVALID
 from reprolora.sources import parse_source
+from reprolora.sweeps import candidate_name, combinations
 
 # The folder that arms without a language model lie in; so no model may be called this.
 CLASSICAL = "classical"
@@ -425,6 +426,11 @@ class Method(Section):
         """Whether the answers depend on the experiment's seeds, so that each makes an arm."""
         return self.trains or self.baseline == "few-shot"
 
+    @property
+    def learns(self) -> bool:
+        """Whether more training rows teach it more."""
+        return self.trains or self.baseline == "tfidf-logistic-regression"
+
 
 # hardware.yaml
 
@@ -567,6 +573,56 @@ class Evaluation(Section):
         return modes
 
 
+def _no_twins(values: list) -> list:
+    _refuse_twins(values)
+    return values
+
+
+SweptValues = Annotated[list[Any], Field(min_length=1), AfterValidator(_no_twins)]
+Rows = Annotated[int, Field(ge=1)]
+
+
+class Sweep(Section):
+    """Settings to choose by the validation rows; the test rows are answered by the chosen candidate alone."""
+
+    methods: list[Name] = Field(
+        default=[], description="The experiment's methods to sweep; empty means all that train an adapter."
+    )
+    grid: dict[str, SweptValues] = Field(
+        default={},
+        description="For each swept key a list of values; their combinations are the candidates. A key is "
+        "`training.KEY`, `method.peft.KEY`, `method.quantization.KEY`, or `rows`, the number of training rows.",
+    )
+    candidates: list[Annotated[dict[str, Any], Field(min_length=1)]] = Field(
+        default=[], description="Instead of a grid the candidates themselves, each a mapping of swept keys to a value."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.grid) == bool(self.candidates):
+            raise ValueError("give either grid or candidates")
+        _refuse_twins(self.methods)
+        return self
+
+
+class LearningCurve(Section):
+    """Training on fewer rows, to see what more of them would buy; every point answers the test rows."""
+
+    methods: list[Name] = Field(
+        default=[], description="The experiment's methods to draw; empty means all that learn from more rows."
+    )
+    rows: Annotated[list[Rows], AfterValidator(_no_twins)] = Field(
+        min_length=1,
+        description="Numbers of training rows, drawn with the arm's seed, labels in proportion; a smaller set is part "
+        "of a larger one. The arm on all rows ends the curve.",
+    )
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, methods: list[str]) -> list[str]:
+        return _no_twins(methods)
+
+
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -589,12 +645,21 @@ class Experiment(Section):
     prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
     training: Training = Field(default=Training(), description="How adapters are trained.")
     evaluation: Evaluation = Field(default=Evaluation(), description="How answers are read.")
+    sweep: Sweep | None = Field(default=None, description="Settings to choose by validation; null sweeps none.")
+    learning_curve: LearningCurve | None = Field(
+        default=None, description="Numbers of training rows to compare; null draws no curve."
+    )
 
     @field_validator("models", "methods", "seeds")
     @classmethod
     def _no_twins(cls, values: list) -> list:
         _refuse_twins(values)
         return values
+
+    def training_of(self, method: Method) -> Training:
+        """How a method is trained: as the experiment says, but for a learning rate of its own."""
+        own = {"learning_rate": method.learning_rate} if method.learning_rate else {}
+        return self.training.model_copy(update=own)
 
 
 # config.yaml, and everything together
@@ -618,6 +683,33 @@ class Configuration(Section):
     @property
     def machine(self) -> Hardware:
         return self.hardware_catalogue[self.hardware]
+
+    def swept_methods(self, experiment: str) -> list[str]:
+        """The methods of an experiment whose settings are chosen by its sweep."""
+        chosen = self.experiment[experiment]
+        if chosen.sweep is None:
+            return []
+        return chosen.sweep.methods or [name for name in chosen.methods if self.methods[name].trains]
+
+    def curve_methods(self, experiment: str) -> list[str]:
+        """The methods of an experiment that its learning curve shows."""
+        chosen = self.experiment[experiment]
+        if chosen.learning_curve is None:
+            return []
+        return chosen.learning_curve.methods or [name for name in chosen.methods if self.methods[name].learns]
+
+    @cached_property
+    def variants(self) -> dict[str, dict[tuple[str, str], "Variant"]]:
+        """For each experiment, by method and name: the candidates of its sweep and the points of its learning curve."""
+        return {name: dict(_variants(self, name)) for name in self.experiment}
+
+
+class Variant(Section):
+    """A method as an experiment trains it, with some settings changed. A swept key is a path in here."""
+
+    training: Training
+    method: Method
+    rows: Rows | None = None  # None for all training rows
 
 
 # The top-level keys that come from files of their own; the file's content stands under the key.
@@ -669,7 +761,7 @@ def load_configuration(
         configuration = Configuration.model_validate(layers.merged)
     except ValidationError as error:
         raise ConfigurationError(list(dict.fromkeys(map(layers.line, _faults(error, layers.merged))))) from None
-    faults = list(_cross_faults(configuration, root))
+    faults = list(_cross_faults(configuration, root)) or _variant_faults(configuration)
     if faults:
         raise ConfigurationError([layers.line(fault) for fault in faults])
     return configuration, [layers.line(fault) for fault in _warnings(configuration)]
@@ -977,6 +1069,132 @@ def _warnings(configuration: Configuration) -> Iterator[_Fault]:
             yield _Fault(path=("experiment", name, "training", "learning_rate"), message=message)
 
 
+# Sweeps and learning curves
+
+
+class _SweepError(Exception):
+    """A sweep that has a fault."""
+
+    def __init__(self, faults: Iterable[_Fault]) -> None:
+        super().__init__()
+        self.faults = list(faults)
+
+
+def _variants(configuration: Configuration, name: str) -> Iterator[tuple[tuple[str, str], Variant]]:
+    """The variants of an experiment, by method and name. Raises _SweepError."""
+    experiment = configuration.experiment[name]
+    for method in configuration.swept_methods(name):
+        for candidate, variant in _candidates(name, experiment, configuration.methods[method]).items():
+            yield (method, candidate), variant
+    for method in configuration.curve_methods(name):
+        for rows in experiment.learning_curve.rows:
+            entry = configuration.methods[method]
+            variant = Variant(training=experiment.training_of(entry), method=entry, rows=rows)
+            yield (method, candidate_name({"rows": rows})), variant
+
+
+def _candidates(name: str, experiment: Experiment, method: Method) -> dict[str, Variant]:
+    """The candidates of an experiment's sweep over one method, by name.
+
+    Raises:
+        _SweepError: a key that cannot be swept, a value that a key cannot have, or the same candidate twice.
+    """
+    sweep, found = experiment.sweep, {}
+    at: Path_ = ("experiment", name, "sweep")
+    keys: list[Path_] = [("grid", key) for key in sweep.grid]
+    keys += [("candidates", number, key) for number, candidate in enumerate(sweep.candidates) for key in candidate]
+    if unknown := [_Fault(path=(*at, *key), message=fault) for key in keys if (fault := _not_to_sweep(key[-1]))]:
+        raise _SweepError(unknown)
+    for number, settings in enumerate(sweep.candidates or combinations(sweep.grid)):
+
+        def fault(path: Path_, message: str, number=number, settings=settings) -> _Fault:
+            key = _dotted(path)
+            place: Path_ = ("candidates", number) if sweep.candidates else ("grid",)
+            if key in settings:
+                place += (key,) if sweep.candidates else (key, sweep.grid[key].index(settings[key]))
+            elif key:
+                message = f"with {candidate_name(settings)}, {key}: {message}"
+            return _Fault(path=(*at, *place), message=message)
+
+        content = {"training": experiment.training_of(method).model_dump(), "method": method.model_dump()}
+        for key, value in settings.items():
+            for section in reversed(key.split(".")):
+                value = {section: value}
+            _merge(content, _typed(value, Variant))
+        try:
+            variant = Variant.model_validate(content)
+        except ValidationError as error:
+            raise _SweepError(fault(f.path, f.message) for f in _faults(error, content)) from None
+        # Named by the values as they were understood, so that `1e-4` and `0.0001` have one name.
+        candidate = candidate_name({key: _at(variant, key) for key in settings})
+        if candidate in found:
+            raise _SweepError([fault((), f"{candidate} stands twice")])
+        found[candidate] = variant
+    return found
+
+
+def _at(variant: Variant, key: str) -> Any:
+    """The value of a swept key."""
+    found: Any = variant
+    for name in key.split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    return found
+
+
+def _not_to_sweep(key: str) -> str | None:
+    """What is wrong with a swept key, or None; which keys an adapter has, PEFT's own check says."""
+    known = ["rows", *(f"training.{field}" for field in Training.model_fields)]
+    known += [f"method.quantization.{field}" for field in Quantization.model_fields]
+    if key in known or re.fullmatch(r"method\.peft\.\w+", key):
+        return None
+    known += sorted({f"method.peft.{name}" for kind in peft_schema()["types"].values() for name in kind["properties"]})
+    without_section = [name for name in known if name.endswith(f".{key}")]
+    hint = f"; did you mean {without_section[0]!r}?" if without_section else _did_you_mean(key, known)
+    return "cannot be swept" + (hint or "; training.KEY, method.peft.KEY, method.quantization.KEY and rows can")
+
+
+def _variant_faults(configuration: Configuration) -> list[_Fault]:
+    """What is wrong with sweeps and learning curves, in a configuration that is right otherwise."""
+    if faults := list(_misused_methods(configuration)):
+        return faults
+    try:
+        _ = configuration.variants
+    except _SweepError as error:
+        return error.faults
+    return []
+
+
+def _misused_methods(configuration: Configuration) -> Iterator[_Fault]:
+    for name, experiment in configuration.experiment.items():
+        at: Path_ = ("experiment", name)
+        for key, fits, unfit in (
+            ("sweep", lambda method: method.trains, "trains nothing, so there is nothing to sweep"),
+            ("learning_curve", lambda method: method.learns, "learns nothing from more rows"),
+        ):
+            if (section := getattr(experiment, key)) is None:
+                continue
+            for number, method in enumerate(section.methods):
+                if method not in experiment.methods:
+                    message = f"{method!r} is not among the experiment's methods"
+                    message += _did_you_mean(method, experiment.methods)
+                    yield _Fault(path=(*at, key, "methods", number), message=message)
+                elif not fits(configuration.methods[method]):
+                    yield _Fault(path=(*at, key, "methods", number), message=f"{method!r} {unfit}")
+            if not any(fits(configuration.methods[method]) for method in experiment.methods):
+                yield _Fault(path=(*at, key), message="none of the experiment's methods can be used here; remove this")
+        curve, labels = experiment.learning_curve, configuration.datasets[experiment.dataset].labels
+        for number, rows in enumerate(curve.rows if curve else ()):
+            if rows < len(labels):
+                message = f"{rows} rows are too few for {len(labels)} labels"
+                yield _Fault(path=(*at, "learning_curve", "rows", number), message=message)
+        if both := sorted(set(configuration.swept_methods(name)) & set(configuration.curve_methods(name))):
+            message = (
+                f"{both[0]!r} is swept too; give each its own `methods`, or draw the curve in another experiment, "
+            )
+            message += "with the settings that the sweep chose"
+            yield _Fault(path=(*at, "learning_curve"), message=message)
+
+
 # PEFT's own keys
 
 
@@ -1014,7 +1232,9 @@ def _peft_value(key: str, given: Any, schema: Mapping[str, Any]) -> Any:
     from jsonschema import Draft202012Validator
 
     validator = Draft202012Validator(schema)
-    candidates = [given]
+    if validator.is_valid(given):
+        return given
+    candidates = []
     if isinstance(given, str):
         # YAML reads 1e-4 as text, and --config reads everything as text.
         candidates += [convert(given) for convert in (yaml.safe_load, _number) if convert(given) is not None]

@@ -1,13 +1,15 @@
 """What a configuration asks for: the arms of each experiment, and for each step exactly the settings that it reads."""
 
+import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Container, Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reprolora.configuration import CLASSICAL, Configuration, Dataset, Experiment, Method
+from reprolora.configuration import CLASSICAL, Configuration, Dataset, Method, Variant
+from reprolora.errors import UserError
 from reprolora.files import canonical_json
 
 # Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
@@ -16,19 +18,29 @@ BASELINE_SEED = 0
 
 @dataclass(frozen=True)
 class Arm:
-    """One model x method x seed of an experiment."""
+    """One model x method x seed of an experiment.
+
+    With a variant, it is a candidate of a sweep or a point of a learning curve: the method with some settings changed.
+    """
 
     experiment: str
     model: str
     method: str
     seed: int
+    variant: str = ""
+
+    @property
+    def wildcards(self) -> dict[str, str | int]:
+        """What the arm is called in the paths of the rules, where a variant lies in its method's folder."""
+        method = f"{self.method}/{self.variant}" if self.variant else self.method
+        return {"experiment": self.experiment, "model": self.model, "method": method, "seed": self.seed}
 
     @property
     def folder(self) -> str:
-        return f"results/{self.experiment}/{self.model}/{self.method}/seed{self.seed}"
+        return "results/{experiment}/{model}/{method}/seed{seed}".format(**self.wildcards)
 
     def __str__(self) -> str:
-        return f"{self.experiment}/{self.model}/{self.method}/seed{self.seed}"
+        return self.folder.removeprefix("results/")
 
 
 def arms(configuration: Configuration, name: str) -> list[Arm]:
@@ -40,6 +52,47 @@ def arms(configuration: Configuration, name: str) -> list[Arm]:
         seeds = experiment.seeds if configuration.methods[method].seeded else [BASELINE_SEED]
         found += [Arm(name, model, method, seed) for model in models for seed in seeds]
     return found
+
+
+def candidates(configuration: Configuration, name: str) -> list[Arm]:
+    """What an experiment's sweep trains; each is an arm of the swept method, for the validation rows to choose from."""
+    return _variant_arms(configuration, name, configuration.swept_methods(name), configuration.experiment[name].seeds)
+
+
+def curve_points(configuration: Configuration, name: str) -> list[Arm]:
+    """The arms of an experiment's learning curve, but for those on all rows."""
+    return _variant_arms(configuration, name, configuration.curve_methods(name), configuration.experiment[name].seeds)
+
+
+def _variant_arms(configuration: Configuration, name: str, methods: list[str], seeds: list[int]) -> list[Arm]:
+    experiment, found = configuration.experiment[name], []
+    for method, variant in configuration.variants[name]:
+        if method in methods:
+            models = experiment.models if configuration.methods[method].needs_model else [CLASSICAL]
+            found += [Arm(name, model, method, seed, variant) for model in models for seed in seeds]
+    return found
+
+
+def is_swept(configuration: Configuration, arm: Arm) -> bool:
+    """Whether the arm's adapter is that of the candidate which its sweep selects."""
+    return not arm.variant and arm.method in configuration.swept_methods(arm.experiment)
+
+
+def own_stages(configuration: Configuration, arm: Arm) -> tuple[str, ...]:
+    """The rules that write into the arm's own folder: a sweep's candidates are trained, its selected arm evaluated."""
+    if is_swept(configuration, arm):
+        return ("evaluate_adapter",)
+    if is_swept(configuration, replace(arm, variant="")):
+        return ("train_adapter",)
+    return stages(configuration.methods[arm.method])
+
+
+def variant_of(configuration: Configuration, arm: Arm) -> Variant:
+    """The arm's method as it is trained."""
+    if arm.variant:
+        return configuration.variants[arm.experiment][arm.method, arm.variant]
+    method = configuration.methods[arm.method]
+    return Variant(training=configuration.experiment[arm.experiment].training_of(method), method=method)
 
 
 def stages(method: Method) -> tuple[str, ...]:
@@ -57,10 +110,39 @@ def failure(configuration: Configuration, arm: Arm, root: Path = Path()) -> dict
         stage, recorded = content["stage"], content["settings_sha256"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # no failure, or a file that says nothing: the arm runs, and writes a new one if it fails
-    if stage not in stages(configuration.methods[arm.method]):
+    if stage not in own_stages(configuration, arm):
         return None
     settings = canonical_json(SETTINGS[stage](configuration, arm))
     return content if recorded == hashlib.sha256(settings.encode()).hexdigest() else None
+
+
+def failed_sweeps(arms: Iterable[Arm], candidates: Iterable[Arm], failed: Container[Arm]) -> dict[Arm, Arm]:
+    """The arms for which a sweep has nothing left to select, each with a candidate that failed.
+
+    A candidate that failed with one seed cannot be selected, since its mean over the seeds is not known.
+    """
+    sweeps: dict[tuple, dict[str, list[Arm]]] = {}
+    for candidate in candidates:
+        of_arm = sweeps.setdefault((candidate.experiment, candidate.model, candidate.method), {})
+        of_arm.setdefault(candidate.variant, []).append(candidate)
+    found = {}
+    for arm in arms:
+        failures = [
+            next((candidate for candidate in seeds if candidate in failed), None)
+            for seeds in sweeps.get((arm.experiment, arm.model, arm.method), {}).values()
+        ]
+        if failures and all(failures):
+            found[arm] = failures[0]
+    return found
+
+
+def selected_candidate(table: Path, arm: Arm) -> str:
+    """The variant that tables/sweep.csv says was selected for the arm."""
+    with table.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if row["selected"] == "True" and (row["model"], row["method"]) == (arm.model, arm.method):
+                return row["candidate"]
+    raise UserError(f"{table}: nothing is selected for {arm}; remove the file and run again")
 
 
 # Settings: plain data that a script gets as JSON
@@ -71,7 +153,8 @@ def dataset_of(configuration: Configuration, arm: Arm) -> Dataset:
 
 
 def arm_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
-    return asdict(arm) | {"split_seed": configuration.experiment[arm.experiment].split.seed}
+    known = asdict(arm) | {"split_seed": configuration.experiment[arm.experiment].split.seed}
+    return {key: value for key, value in known.items() if value != ""}
 
 
 def fetch_dataset_settings(configuration: Configuration, dataset: str, part: str) -> dict[str, Any]:
@@ -117,11 +200,11 @@ def inspect_prompts_settings(configuration: Configuration, experiment: str) -> d
 
 
 def write_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
-    """All that a reader may want to know of what was asked for."""
+    """All that a reader may want to know of what was asked for; what was swept, the table of candidates says."""
     chosen = configuration.experiment[experiment]
     needed = {arm.model for arm in arms(configuration, experiment)} - {CLASSICAL}
     return {
-        "experiment": {"name": experiment} | chosen.model_dump(),
+        "experiment": {"name": experiment} | chosen.model_dump(exclude={"sweep", "learning_curve"}),
         "dataset": configuration.datasets[chosen.dataset].model_dump(),
         "models": {name: configuration.models[name].model_dump() for name in sorted(needed)},
         "methods": {name: configuration.methods[name].model_dump() for name in chosen.methods},
@@ -170,12 +253,10 @@ def asking(configuration: Configuration, arm: Arm) -> dict[str, Any]:
 
 
 def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
-    experiment: Experiment = configuration.experiment[arm.experiment]
-    method = configuration.methods[arm.method]
-    own_rate = {"learning_rate": method.learning_rate} if method.learning_rate else {}
+    variant = variant_of(configuration, arm)
     return asking(configuration, arm) | {
-        "training": experiment.training.model_dump() | own_rate,
-        "method": method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
+        "training": variant.training.model_dump(),
+        "method": variant.method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
     }
 
 

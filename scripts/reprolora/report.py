@@ -26,6 +26,7 @@ from reprolora.method_section import method_section
 from reprolora.report_audit import audit_section
 from reprolora.report_errors import errors_section
 from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
+from reprolora.sweep_section import sweep_section
 
 # More rows than these nobody reads in a page; the files have all.
 MOST_COMPARISONS = 60
@@ -65,6 +66,12 @@ CAPTIONS = {
         "confidence is what it says. Below, the share of the answers in each tenth. ECE is the expected calibration "
         "error: the mean distance from the line, weighted by answers. Several seeds are put together.",
     ),
+    "learning_curve": (
+        "Learning curve",
+        "Accuracy and macro-F1 on the test rows over the number of training rows (drawn with labels in proportion, the "
+        "fewer among the more); lines are means over seeds, bands mean 95 % intervals over the test rows, dots single "
+        "seeds. Every point is shown, and nothing was selected by it.",
+    ),
     "resources": (
         "Memory and time",
         "Memory of the base model's weights, and peak memory and time of each phase, measured apart. On a CPU the "
@@ -93,6 +100,7 @@ class Sources:
     dataset: Path
     split: Path
     split_rows: Sequence[Path] = ()  # train.jsonl, validation.jsonl, test.jsonl
+    sweep: Path | None = None  # where something was swept
 
 
 def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
@@ -132,13 +140,16 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "bibliography": bibliography(settings),
         "runs": run_rows(results),
         "prompts": results.prompts,
+        "sweep": sweep_section(sources.sweep),
         "downloads": {
             name: download(file, link)
             for name, file in {
                 "metrics": sources.metrics_table,
                 "comparison": sources.comparison_table,
                 "resources": sources.resources_table,
+                "sweep": sources.sweep,
             }.items()
+            if file
         },
         "audit": audit_section(read_json(sources.audit), sources.audit_tables)
         | {"downloads": {file.stem: download(file, link) for file in sources.audit_tables}},
@@ -468,6 +479,7 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
     """What each arm is, with links to its files."""
     rows = []
     names = {tuple(arm[key] for key in KEY): arm["name"] for arm in results.table.to_dict("records")}
+    variants = {tuple(t["arm"][key] for key in KEY): t["arm"].get("variant") for t in results.trainings}
     for content, metrics, predictions in zip(
         results.metrics, results.metrics_files, results.predictions_files, strict=True
     ):
@@ -475,6 +487,8 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
         entry = results.settings["methods"][arm["method"]]
         baseline = content.get("baseline", {})
         fitted = [f"C = {baseline['C']:g}, chosen by cross-validation of the training rows"] if "C" in baseline else []
+        if variant := variants.get(tuple(arm[key] for key in KEY)):
+            fitted.append(f"{variant}, selected by the sweep")
         rows.append(
             {
                 "name": names[tuple(arm[key] for key in KEY)],
@@ -739,7 +753,7 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _full_name(arm: Mapping) -> str:
     """An arm named in full: its folder."""
-    return f"{arm['model']}/{arm['method']}/seed{arm['seed']}"
+    return "/".join([arm["model"], arm["method"], *filter(None, [arm.get("variant")]), f"seed{arm['seed']}"])
 
 
 def _capital(text: str) -> str:

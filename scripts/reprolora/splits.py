@@ -174,6 +174,22 @@ def _require_classes(splits: Splits, labels: Sequence[str], fixed: Sequence[str]
             )
 
 
+def draw_rows(rows: Sequence[Row], size: int, seed: int) -> list[Row]:
+    """`size` rows with the labels in proportion, one of each at least; those of a smaller size are among them.
+
+    The rows of a label are spread evenly over one order, the first of each label at its head, and the order is cut off.
+    """
+    counts = Counter(row["label"] for row in rows)
+    if not len(counts) <= size <= len(rows):
+        raise UserError(f"{size} training rows are asked for, but it takes {len(counts)} to {len(rows)}; change `rows`")
+    places: Counter[str] = Counter()
+    order = []
+    for number, row in enumerate(_ordered(list(rows), seed)):
+        order.append((places[row["label"]] / counts[row["label"]], number, row))
+        places[row["label"]] += 1
+    return [row for *_, row in sorted(order, key=lambda item: item[:2])[:size]]
+
+
 def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:

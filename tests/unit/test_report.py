@@ -54,7 +54,7 @@ def error_tables(tables):
     return [tables / f"{name}.csv" for name in ("mistakes", "disagreements", "breakdown", "calibration")]
 
 
-def write_page(results, **settings):
+def write_page(results, extra=(), **settings):
     """Make the tables and stand-ins for the figures, and write the report; gives its text."""
     tables = write_tables(results)
     figures = []
@@ -75,6 +75,7 @@ def write_page(results, **settings):
         *("--models", *results.models, "--dataset", results.dataset, "--split", results.split),
         *("--split-rows", *results.split_rows, "--bibliography", results.folder / "references.bib"),
         *("--output", output),
+        *extra,
     )
     return output.read_text(encoding="utf-8")
 

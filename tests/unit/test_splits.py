@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+import draw_rows as draw_rows_script
 import split_dataset
 from reprolora.errors import UserError, run_script
-from reprolora.splits import SPLITS, normalised, split_rows, summarize
+from reprolora.splits import SPLITS, draw_rows, normalised, split_rows, summarize
 
 LABELS = ["anger", "joy", "love"]
 SETTINGS = {
@@ -234,3 +235,41 @@ def test_script_writes_splits_and_tells_what_it_removed(tmp_path, monkeypatch, c
         assert set(written[0]) == {"id", "text", "label"}
         assert len(written) == summary["rows"][split]
     assert summary["duplicates"]["removed"]["train_in_test"] == 1
+
+
+# Drawing training rows
+
+
+def test_drawn_rows_have_the_labels_in_proportion_and_each_at_least_once():
+    some = rows(anger=2, joy=6, love=1)
+    found = {size: Counter(row["label"] for row in draw_rows(some, size, 1)) for size in (3, 4, 5, 9)}
+    # Joy's rows stand at 0, 1/6, 2/6, ... of the order, anger's at 0 and 1/2, love's at 0.
+    assert found[3] == {"anger": 1, "joy": 1, "love": 1}
+    assert found[4] == {"anger": 1, "joy": 2, "love": 1}
+    assert found[5] == {"anger": 1, "joy": 3, "love": 1}
+    assert found[9] == {"anger": 2, "joy": 6, "love": 1}
+    many = Counter(row["label"] for row in draw_rows(ALL, 50, 1))
+    assert all(abs(many[label] - expected) <= 1 for label, expected in {"anger": 10, "joy": 33, "love": 7}.items())
+
+
+def test_fewer_drawn_rows_are_among_more_whatever_the_order_and_other_seeds_draw_others():
+    drawn = {size: [row["id"] for row in draw_rows(ALL, size, 1)] for size in range(3, len(ALL) + 1)}
+    for size in range(4, len(ALL) + 1):
+        assert drawn[size][:-1] == drawn[size - 1]
+    shuffled = random.Random(0).sample(ALL, len(ALL))
+    assert [row["id"] for row in draw_rows(shuffled, 50, 1)] == drawn[50]
+    assert [row["id"] for row in draw_rows(ALL, 50, 2)] != drawn[50]
+
+
+@pytest.mark.parametrize("size", [2, 501])
+def test_too_few_and_too_many_drawn_rows_are_refused(tmp_path, monkeypatch, capsys, size):
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ALL))
+    arguments = ["--train", file, "--rows", size, "--seed", 1, "--output", tmp_path / "drawn.jsonl"]
+    monkeypatch.setattr("sys.argv", ["draw_rows.py", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        run_script(draw_rows_script.main)
+    assert caught.value.code == 2
+    said = f"error: {file}: {size} training rows are asked for, but it takes 3 to 500; change `rows`\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert not (tmp_path / "drawn.jsonl").exists()

@@ -263,10 +263,17 @@ LEAVES = {
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
     "experiment.parity.evaluation.batch_tokens": (512, ASK),
+    # A candidate, which is then the arm's; see also test_sweeps.py.
+    "experiment.parity.sweep": (
+        {"experiment": {"parity": {"sweep": {"methods": ["lora"], "grid": {"method.peft.r": [3]}}}}},
+        after(train_adapter=1) | {"select_candidates": 1},
+    ),
+    "experiment.parity.learning_curve": (
+        {"experiment": {"parity": {"learning_curve": {"methods": ["tfidf"], "rows": [10]}}}},
+        REPORT | dict.fromkeys(("draw_rows", "evaluate_classical", "plot_learning_curve"), 1),
+    ),
 }
 # The rules whose scripts import a module, themselves or through others.
-EVERY = tuple(FEEDS)
-ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
 EVERY = tuple(rule for rule in FEEDS if rule != "check_leakage")  # which no code makes run again
 ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
 ENCODING = ("inspect_prompts", *ASKING)
@@ -277,12 +284,12 @@ MODULES = {
     "__init__": EVERY,
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": (*COLLECTING, "write_model_card"),
-    "bibliography": ("write_report",),
-    "arms": COLLECTING,
     "audit": ("audit_splits",),
+    "bibliography": ("write_report",),
     "configuration": (),
     "crate": ("write_crate",),
     "devices": ASKING,
+    "energy": ASKING,
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
     "engine/batches": ASKING,
@@ -290,7 +297,6 @@ MODULES = {
     "engine/plain": ASKING,
     "engine/ragged": ENCODING,
     "engine/trainer": ("train_adapter",),
-    "energy": ASKING,
     "environment": (),
     "errors": EVERY,
     "evaluation": ASKING,
@@ -302,21 +308,18 @@ MODULES = {
     "gguf_models": ("fetch_model",),
     "hubs": ("fetch_model",),
     "imports": (),
-    "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card"),
+    "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card", "plot_audit"),
+    "leakage": ("audit_splits",),
+    "learning_curve": (),  # there is none
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
     "method_section": ("write_report",),
-    "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
-    "model_card": ("write_model_card",),
-    "labels": (*ASKING, "evaluate_classical", *COLLECTING, "plot_audit"),
-    "leakage": ("audit_splits",),
-    "measure": ASKING,
-    "memory": (*ASKING, "evaluate_classical"),
     "metrics": (
         *(*ASKING, "evaluate_classical"),
         *("compare_methods", "analyze_errors", "plot_confusion", "write_report"),
     ),
     "mistakes": ("analyze_errors", "write_report"),
+    "model_card": ("write_model_card",),
     "model_files": ("fetch_model",),
     "models": ENCODING,
     "near_duplicates": ("audit_splits",),
@@ -330,29 +333,24 @@ MODULES = {
     "report_errors": ("write_report",),
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset", "write_model_card"),
-    "splits": ("split_dataset",),
+    "splits": ("split_dataset", "audit_splits", "plot_audit", "write_report"),
     "statistics": ("compare_methods", "write_report"),
+    "sweep_section": ("write_report",),
+    "sweeps": (),
     "tables": ("prepare_dataset",),
+    "tfidf": ("evaluate_classical", "audit_splits"),
     "tracking": ("train_adapter",),
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
 TEMPLATES = {
     "references.bib": ("write_report",),
-    "templates/_method.html.jinja": ("write_report",),
-    "templates/_reproducibility.html.jinja": ("write_report",),
     "templates/model_card.md.jinja": ("write_model_card",),
-    "templates/report.html.jinja": ("write_report",),
+    **{
+        f"templates/{name}.html.jinja": ("write_report",)
+        for name in ("report", "_audit", "_errors", "_method", "_reproducibility", "_sweep")
+    },
 }
-    "sources": ("fetch_model", "prepare_dataset"),
-    "splits": ("split_dataset", "audit_splits", "plot_audit", "write_report"),
-    "statistics": ("compare_methods", "write_report"),
-    "tables": ("prepare_dataset",),
-    "tfidf": ("evaluate_classical", "audit_splits"),
-    "training": ("train_adapter",),
-}
-# The same for files of the library that are no modules.
-TEMPLATES = {f"templates/{name}.html.jinja": ("write_report",) for name in ("report", "_audit", "_errors")}
 
 
 def leaves(value, path: str = "") -> Iterator[str]:
