@@ -44,7 +44,7 @@ EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.ex
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 FAILURES = {arm: failure for arms in ARMS.values() for arm in arms if (failure := plan.failure(CONFIGURATION, arm))}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
-TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources")
+TABLE_RULES = ("summarize_metrics", "write_main_table", "compare_methods", "summarize_resources")
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -248,6 +248,10 @@ def fetch_model_settings(wildcards):
 
 def inspect_prompts_settings(wildcards):
     return canonical_json(plan.inspect_prompts_settings(CONFIGURATION, wildcards.experiment))
+
+
+def compare_methods_settings(wildcards):
+    return canonical_json(plan.compare_methods_settings(CONFIGURATION, wildcards.experiment))
 
 
 def write_report_settings(wildcards):

@@ -3,6 +3,8 @@ rule write_report:
         script=script_file("write_report"),
         template=library_file("templates/report.html.jinja"),
         metrics_table="results/{experiment}/tables/metrics.csv",
+        pooled_table="results/{experiment}/tables/metrics_pooled.csv",
+        main_table=rules.write_main_table.output,
         comparison_table="results/{experiment}/tables/comparison.csv",
         resources_table="results/{experiment}/tables/resources.csv",
         figures=figures,
@@ -34,7 +36,8 @@ rule write_report:
         "Writing the report of {wildcards.experiment}"
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --template {input.template:q}"
-        " --metrics-table {input.metrics_table:q} --comparison-table {input.comparison_table:q}"
+        " --metrics-table {input.metrics_table:q} --pooled-table {input.pooled_table:q}"
+        " --main-table {input.main_table:q} --comparison-table {input.comparison_table:q}"
         " --resources-table {input.resources_table:q} --figures {input.figures:q} --metrics {input.metrics:q}"
         " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"

@@ -484,6 +484,18 @@ class Evaluation(Section):
         return modes
 
 
+class Comparison(Section):
+    """How the methods are compared."""
+
+    margin: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Accuracies that differ by less than this (0.005 is half a point) count as equivalent; every "
+        "comparison then says whether that is shown, refuted or undecided. null says nothing of equivalence.",
+    )
+
+
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -504,6 +516,7 @@ class Experiment(Section):
     prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
     training: Training = Field(default=Training(), description="How adapters are trained.")
     evaluation: Evaluation = Field(default=Evaluation(), description="How answers are read.")
+    comparison: Comparison = Field(default=Comparison(), description="How the methods are compared.")
 
     @field_validator("models", "methods", "seeds")
     @classmethod

@@ -29,8 +29,10 @@ def test_metrics_has_a_row_for_each_arm_and_mode_and_failed_arms_last(tmp_path, 
         monkeypatch,
         summarize_metrics,
         metrics=results.metrics,
+        predictions=results.predictions,
         failures=results.failures,
         output=tmp_path / "t" / "metrics.csv",
+        pooled=tmp_path / "t" / "pooled.csv",
     )
     assert list(table.columns) == [
         "model",
@@ -38,6 +40,7 @@ def test_metrics_has_a_row_for_each_arm_and_mode_and_failed_arms_last(tmp_path, 
         "seed",
         "mode",
         "split",
+        "split_seed",
         "n",
         "accuracy",
         "accuracy_low",
@@ -99,6 +102,7 @@ def test_resources_keeps_the_phases_apart_and_adds_up_the_cost(tmp_path, monkeyp
 def test_a_comparison_of_arms_comes_from_their_files(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=60)
     files = {"metrics": results.metrics, "predictions": results.predictions, "output": tmp_path / "c.csv"}
+    files["settings"] = '{"margin": null}'
     table = run(monkeypatch, compare_methods, **files)
     assert len(table) == 10 and set(table["level"]) == {"method"}
     first = files["output"].read_bytes()
@@ -114,6 +118,7 @@ def test_files_that_do_not_pair_up_are_refused(tmp_path, monkeypatch):
         run(
             monkeypatch,
             compare_methods,
+            settings='{"margin": null}',
             metrics=results.metrics,
             predictions=results.predictions[1:],
             output=tmp_path / "c.csv",
@@ -132,8 +137,12 @@ def test_files_that_do_not_pair_up_are_refused(tmp_path, monkeypatch):
 
 def test_an_experiment_whose_every_arm_failed_still_has_its_tables(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=30, failed=("majority", "tfidf", "zero-shot", "lora", "qlora"))
-    table = run(monkeypatch, summarize_metrics, metrics=[], failures=results.failures, output=tmp_path / "m.csv")
+    pooled, none = tmp_path / "p.csv", {"metrics": [], "predictions": []}
+    files = none | {"failures": results.failures, "output": tmp_path / "m.csv", "pooled": pooled}
+    table = run(monkeypatch, summarize_metrics, **files)
     assert len(table) == 5 and table["accuracy"].isna().all()
-    assert run(monkeypatch, compare_methods, metrics=[], predictions=[], output=tmp_path / "c.csv").empty
+    assert read_table(pooled).empty
+    files = none | {"settings": '{"margin": 0.01}', "output": tmp_path / "c.csv"}
+    assert run(monkeypatch, compare_methods, **files).empty
     empty = run(monkeypatch, summarize_resources, price_per_hour=1, output=tmp_path / "r.csv")
     assert empty.empty and "cost_usd" in empty

@@ -33,7 +33,8 @@ FEEDS = {
     "evaluate_adapter": SCORED,
     "evaluate_zero_shot": SCORED,
     "evaluate_classical": SCORED,
-    "summarize_metrics": ("plot_accuracy", "write_report"),
+    "summarize_metrics": ("plot_accuracy", "write_main_table", "write_report"),
+    "write_main_table": ("write_report",),
     "compare_methods": ("write_report",),
     "summarize_resources": ("plot_resources", "write_report"),
     "plot_accuracy": ("write_report",),
@@ -196,17 +197,27 @@ LEAVES = {
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
     "experiment.parity.evaluation.batch_tokens": (512, ASK),
+    "experiment.parity.comparison.margin": (0.02, after("compare_methods")),
 }
 # The rules whose scripts import a module, themselves or through others.
 EVERY = tuple(FEEDS)
 ASKING = ("evaluate_zero_shot", "train_adapter", "evaluate_adapter")
 ENCODING = ("inspect_prompts", *ASKING)
 FIGURES = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
-COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", *FIGURES, "write_report")
+COLLECTING = (
+    "summarize_metrics",
+    "write_main_table",
+    "compare_methods",
+    "summarize_resources",
+    *FIGURES,
+    "write_report",
+)
+COMPARING = ("compare_methods", "write_report")
 MODULES = {
     "__init__": EVERY,
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": COLLECTING,
+    "bootstrap": ("summarize_metrics", *COMPARING),
     "configuration": (),
     "devices": ASKING,
     "engine/__init__": ENCODING,
@@ -229,7 +240,7 @@ MODULES = {
     "labels": (*ASKING, "evaluate_classical", *COLLECTING),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
-    "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
+    "metrics": (*ASKING, "evaluate_classical", "summarize_metrics", "plot_confusion", *COMPARING),
     "model_files": ("fetch_model",),
     "models": ENCODING,
     "package_index": ("fetch_model",),
@@ -240,7 +251,7 @@ MODULES = {
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset"),
     "splits": ("split_dataset",),
-    "statistics": ("compare_methods", "write_report"),
+    "statistics": COMPARING,
     "tables": ("prepare_dataset",),
     "training": ("train_adapter",),
 }
