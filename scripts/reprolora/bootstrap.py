@@ -121,7 +121,7 @@ def _pool(measure: Measure, groups: Sequence[Sequence[int]], drawn: Sequence[np.
 
 def mean_estimates(measure: Measure, seeds: np.ndarray) -> Estimates:
     """The estimates of the contenders' own scores."""
-    low, high = np.quantile(measure.draws, tail_quantiles(), axis=1)
+    low, high = _tails(np.sort(measure.draws, axis=1))
     uncertain = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
     return _widened(low, high, measure.draws.mean(axis=1), measure.draws.std(axis=1), uncertain)
 
@@ -134,9 +134,19 @@ def difference_estimates(measure: Measure, seeds: np.ndarray, first: np.ndarray,
         block = slice(start, start + step)
         difference = measure.draws[first[block]] - measure.draws[second[block]]
         error[block], center[block] = difference.std(axis=1), difference.mean(axis=1)
-        low[block], high[block] = np.quantile(difference, tail_quantiles(), axis=1, overwrite_input=True)
+        difference.sort(axis=1)
+        low[block], high[block] = _tails(difference)
     uncertain = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
     return _widened(low, high, center, error, uncertain[first] + uncertain[second])
+
+
+def _tails(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the percentile intervals of sorted draws; `np.quantile` takes four times as long as sorting them."""
+    positions = np.array(tail_quantiles()) * (draws.shape[1] - 1)
+    whole = np.floor(positions).astype(int)
+    part = positions - whole
+    low, high = (draws[:, whole] * (1 - part) + draws[:, whole + 1] * part).T
+    return low, high
 
 
 def _widened(
