@@ -99,6 +99,7 @@ def draw_accuracy(table: pd.DataFrame) -> Figure:
     shown = best(methods, "accuracy", int((TALLEST - rest) / line))
     line_of = {name: index for index, name in enumerate(shown["name"])}
     dots = table[(table["seed"] != ALL_SEEDS) & table["name"].isin(line_of)]
+    lines_of_dots = np.array([line_of[name] for name in dots["name"]], dtype=float)
     figure, axes = plt.subplots(figsize=(_width(shown["name"]), rest + line * len(shown)))
     measures = {"accuracy": "Accuracy", "macro_f1": "Macro-F1"}
     colors = sns.color_palette(PALETTE, len(measures))
@@ -113,7 +114,7 @@ def draw_accuracy(table: pd.DataFrame) -> Figure:
             color=colors[k], label=label,
         )  # fmt: skip
         axes.plot(
-            dots[measure], dots["name"].map(line_of) + (k - 0.5) * 0.36, linestyle="none", marker=".", markersize=2.6,
+            dots[measure], lines_of_dots + (k - 0.5) * 0.36, linestyle="none", marker=".", markersize=2.6,
             markeredgewidth=0, color="0.1", zorder=3,
         )  # fmt: skip
         for row, number in zip(rows, value, strict=True):

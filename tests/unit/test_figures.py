@@ -173,6 +173,23 @@ def test_accuracy_draws_the_scores_and_leaves_failed_arms_out(tmp_path):
     assert "Score on 60 test rows, 95 % interval" in said
 
 
+def test_accuracy_draws_methods_with_a_dot_for_each_seed(results_of):
+    table = accuracy_of(results_of("seeds"))
+    methods, seeds = table[table["seed"] == "all"], table[table["seed"] != "all"]
+    # Two classical baselines, and zero-shot, LoRA and QLoRA of two models; the adapters have three seeds each.
+    assert len(methods) == 8 and len(seeds) == 12
+    assert set(seeds["name"]) == {
+        f"{method} ({m})" for method in ("LoRA", "QLoRA") for m in ("smollm2-135m", "qwen2.5-0.5b")
+    }
+    figure = figures.draw_accuracy(table)
+    assert "each seed" in [text.get_text() for text, _ in texts_of(figure)]
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    assert sorted(dots[0].get_xdata()) == sorted(seeds["accuracy"])
+    rows = dict(zip(methods["name"], range(8), strict=True))
+    assert [round(y) for y in dots[0].get_ydata()] == [rows[name] for name in seeds["name"]]
+    plt.close(figure)
+
+
 def test_confusion_adds_up_the_seeds_and_shows_invalid_only_when_there_is_any(results_of, tmp_path):
     table = plot_confusion.confusion_table(read_arms(results_of("seeds").metrics))
     lora = table[table["name"] == "LoRA (smollm2-135m)"]
