@@ -56,7 +56,7 @@ FAILURES = {arm: failure for arm in ALL_ARMS if (failure := plan.failure(CONFIGU
 FAILED_SWEEPS = plan.failed_sweeps(chain(*ARMS.values()), chain(*CANDIDATES.values()), FAILURES)
 FAILURES |= {arm: FAILURES[candidate] for arm, candidate in FAILED_SWEEPS.items()}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
-TABLE_RULES = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors")
+TABLE_RULES = ("summarize_metrics", "write_main_table", "compare_methods", "summarize_resources", "analyze_errors")
 # A global of the shell commands rather than a parameter, since another tracker changes no result and reruns nothing.
 TRACKING = CONFIGURATION.tracking
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
@@ -383,6 +383,10 @@ def fetch_model_settings(wildcards):
 
 def inspect_prompts_settings(wildcards):
     return canonical_json(plan.inspect_prompts_settings(CONFIGURATION, wildcards.experiment))
+
+
+def compare_methods_settings(wildcards):
+    return canonical_json(plan.compare_methods_settings(CONFIGURATION, wildcards.experiment))
 
 
 def write_report_settings(wildcards):

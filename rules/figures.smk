@@ -2,6 +2,7 @@ rule plot_accuracy:
     input:
         script=script_file("plot_accuracy"),
         metrics="results/{experiment}/tables/metrics.csv",
+        pooled="results/{experiment}/tables/metrics_pooled.csv",
     output:
         png="results/{experiment}/figures/accuracy.png",
         svg=report(
@@ -22,8 +23,8 @@ rule plot_accuracy:
     message:
         "Drawing accuracy and F1 of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --png {output.png:q} --svg {output.svg:q}"
-        " --csv {output.csv:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --pooled {input.pooled:q}"
+        " --png {output.png:q} --svg {output.svg:q} --csv {output.csv:q}"
 
 
 rule plot_confusion:

@@ -11,6 +11,8 @@ rule write_report:
         ],
         references=library_file("references.bib"),
         metrics_table="results/{experiment}/tables/metrics.csv",
+        pooled_table="results/{experiment}/tables/metrics_pooled.csv",
+        main_table=rules.write_main_table.output,
         comparison_table="results/{experiment}/tables/comparison.csv",
         resources_table="results/{experiment}/tables/resources.csv",
         error_tables=rules.analyze_errors.output,
@@ -51,7 +53,8 @@ rule write_report:
         "Writing the report of {wildcards.experiment}"
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --template {input.template:q}"
-        " --metrics-table {input.metrics_table:q} --comparison-table {input.comparison_table:q}"
+        " --metrics-table {input.metrics_table:q} --pooled-table {input.pooled_table:q}"
+        " --main-table {input.main_table:q} --comparison-table {input.comparison_table:q}"
         " --error-tables {input.error_tables:q} --audit {input.audit:q} --audit-tables {input.near_duplicates:q}"
         " {input.label_suspects:q} --resources-table {input.resources_table:q} --figures {input.figures:q}"
         " --metrics {input.metrics:q}"

@@ -2,9 +2,11 @@ rule summarize_metrics:
     input:
         script=script_file("summarize_metrics"),
         metrics=files_of_arms("metrics.json"),
+        predictions=files_of_arms("predictions.jsonl"),
         failures=failures_of_arms,
     output:
-        "results/{experiment}/tables/metrics.csv",
+        arms="results/{experiment}/tables/metrics.csv",
+        pooled="results/{experiment}/tables/metrics_pooled.csv",
     log:
         "results/logs/summarize_metrics/{experiment}.log",
     conda:
@@ -16,8 +18,29 @@ rule summarize_metrics:
     message:
         "Collecting the metrics of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --failures {input.failures:q}"
-        " --output {output:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
+        " --failures {input.failures:q} --output {output.arms:q} --pooled {output.pooled:q}"
+
+
+rule write_main_table:
+    input:
+        script=script_file("write_main_table"),
+        metrics="results/{experiment}/tables/metrics_pooled.csv",
+    output:
+        tex="results/{experiment}/tables/main.tex",
+        md="results/{experiment}/tables/main.md",
+    log:
+        "results/logs/write_main_table/{experiment}.log",
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("write_main_table"),
+    message:
+        "Writing the main table of {wildcards.experiment} for a paper"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --tex {output.tex:q} --md {output.md:q}"
 
 
 rule compare_methods:
@@ -35,11 +58,12 @@ rule compare_methods:
         mem_mb=1000,
     params:
         code=code_of("compare_methods"),
+        settings=compare_methods_settings,
     message:
         "Comparing the methods of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
-        " --output {output:q}"
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --predictions {input.predictions:q} --output {output:q}"
 
 
 rule summarize_resources:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import check_same_rows, read_arms, read_runs
-from reprolora.errors import UserError, run_script
+from reprolora.arms import read_all_runs, read_arms
+from reprolora.errors import run_script
 from reprolora.files import read_jsonl, write_text
 from reprolora.mistakes import (
     BREAKDOWN,
@@ -36,23 +36,14 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    if len(args.metrics) != len(args.predictions):
-        raise UserError(
-            f"--metrics has {len(args.metrics)} files and --predictions {len(args.predictions)}; give one for each arm"
-        )
-    runs, files = [], []
-    for metrics_file, predictions_file in zip(args.metrics, args.predictions, strict=True):
-        for run in read_runs(metrics_file, predictions_file):
-            runs.append(run)
-            files.append(predictions_file)
+    runs = read_all_runs(args.metrics, args.predictions)
     tables = {
         "mistakes": pd.DataFrame(columns=MISTAKES),
         "disagreements": pd.DataFrame(columns=[*DISAGREEMENTS, "text"]),
         "breakdown": pd.DataFrame(columns=BREAKDOWN),
     }
     if runs:
-        check_same_rows(runs, files)
-        text_of = {row["id"]: row["text"] for row in read_jsonl(files[0])}
+        text_of = {row["id"]: row["text"] for row in read_jsonl(args.predictions[0])}
         texts = [text_of[identity] for identity in runs[0].ids]
         found = contenders(runs)
         tables = {

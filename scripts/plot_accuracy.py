@@ -1,6 +1,7 @@
-"""Draw the accuracy and macro-F1 of each arm with their 95 % intervals.
+"""Draw the accuracy and macro-F1 of each method with their 95 % intervals, and a dot for each of several seeds.
 
-Reads tables/metrics.csv; writes the figure as PNG and SVG, and the numbers that are drawn as CSV.
+Reads tables/metrics.csv and tables/metrics_pooled.csv; writes the figure as PNG and SVG, and the numbers that are drawn
+as CSV.
 """
 
 import argparse
@@ -8,31 +9,35 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import arm_names, read_table
+from reprolora.arms import ALL_SEEDS, CONTENDER, arm_names, read_table
 from reprolora.errors import UserError, run_script
 from reprolora.figures import draw_accuracy, save, save_table
 
-COLUMNS = ["split", "n", "accuracy", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_low", "macro_f1_high"]
+SCORES = ["accuracy", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_low", "macro_f1_high"]
+COLUMNS = ["name", *CONTENDER, "seed", "split", "n", *SCORES]
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metrics", type=Path, required=True, help="the table of metrics (CSV)")
+    parser.add_argument("--pooled", type=Path, required=True, help="the table of metrics with pooled seeds (CSV)")
     parser.add_argument("--png", type=Path, required=True, help="the figure to write")
     parser.add_argument("--svg", type=Path, required=True, help="the figure to write")
     parser.add_argument("--csv", type=Path, required=True, help="the data of the figure, to write")
     return parser.parse_args()
 
 
-def accuracy_table(metrics: pd.DataFrame) -> pd.DataFrame:
-    """What is drawn: the arms that have scores, with their names."""
-    scored = metrics[metrics["accuracy"].notna()].reset_index(drop=True)
-    return scored.assign(name=arm_names(scored))[["name", "model", "method", "seed", "mode", *COLUMNS]]
+def accuracy_table(metrics: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
+    """What is drawn: each method with its seeds pooled (seed `all`), and where there are several, their own scores."""
+    methods = pooled.assign(seed=ALL_SEEDS)
+    methods["name"] = arm_names(methods)
+    several = methods.loc[methods["seeds"] > 1, [*CONTENDER, "name"]]
+    return pd.concat([methods, metrics.merge(several, on=CONTENDER)], ignore_index=True)[COLUMNS]
 
 
 def main() -> None:
     args = parse_args()
-    table = accuracy_table(read_table(args.metrics))
+    table = accuracy_table(read_table(args.metrics), read_table(args.pooled))
     if table.empty:
         raise UserError(f"{args.metrics}: every arm failed, so there is nothing to draw; its status column says where")
     save_table(table, args.csv)

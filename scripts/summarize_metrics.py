@@ -1,6 +1,9 @@
-"""Collect the metrics of an experiment's arms in one table: a row for each arm and mode, failed arms last.
+"""Collect the metrics of an experiment's arms in two tables.
 
-Reads the metrics.json of every arm that was evaluated and the failure.json of every arm that failed; writes a CSV.
+Reads the metrics.json and predictions.jsonl of every arm that was evaluated, given in the same order, and the
+failure.json of every arm that failed. Writes two CSV files: one row for each arm and mode, failed arms last; and one
+row for each method with its seeds pooled, which has the mean and the standard deviation over seeds and the 95 %
+interval of the hierarchical bootstrap. An arm without other seeds keeps its own intervals there.
 """
 
 import argparse
@@ -9,10 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import KEY, read_arms
+from reprolora.arms import CONTENDER, KEY, Run, read_all_runs, read_arms
+from reprolora.bootstrap import mean_estimates, pool_seeds, score_runs
 from reprolora.errors import run_script
 from reprolora.files import write_text
+from reprolora.metrics import DIGITS
 
+MEASURES = ["accuracy", "macro_f1"]
 SCORES = [
     "n",
     "accuracy",
@@ -24,22 +30,34 @@ SCORES = [
     "weighted_f1",
     "invalid_rate",
 ]
-COLUMNS = [*KEY, "mode", "split", *SCORES, "status"]
+COLUMNS = [*KEY, "mode", "split", "split_seed", *SCORES, "status"]
+POOLED_COLUMNS = [
+    *CONTENDER,
+    "seeds",
+    "split",
+    "split_seed",
+    "n",
+    *(f"{measure}{part}" for measure in MEASURES for part in ("", "_sd", "_low", "_high")),
+    "weighted_f1",
+    "invalid_rate",
+]
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
+    parser.add_argument("--predictions", type=Path, nargs="*", default=[], help="its predictions.jsonl")
     parser.add_argument("--failures", type=Path, nargs="*", default=[], help="failure.json of each failed arm")
-    parser.add_argument("--output", type=Path, required=True, help="the table to write (CSV)")
+    parser.add_argument("--output", type=Path, required=True, help="the table of arms to write (CSV)")
+    parser.add_argument("--pooled", type=Path, required=True, help="the table with pooled seeds to write (CSV)")
     return parser.parse_args()
 
 
 def metrics_table(metrics: Sequence[dict], failures: Sequence[dict]) -> pd.DataFrame:
-    """The table; a failed arm has a row without scores, whose status says where it failed."""
+    """The table of arms; a failed arm has a row without scores, whose status says where it failed."""
     rows = [
         {
-            **{key: content["arm"][key] for key in KEY},
+            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
             "mode": mode,
             "split": content["split"],
             **{key: scores[key] for key in SCORES},
@@ -49,15 +67,47 @@ def metrics_table(metrics: Sequence[dict], failures: Sequence[dict]) -> pd.DataF
         for mode, scores in content["modes"].items()
     ]
     rows += [
-        {**{key: content["arm"][key] for key in KEY}, "status": f"failed in {content['stage']}"} for content in failures
+        {
+            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
+            "status": f"failed in {content['stage']}",
+        }
+        for content in failures
     ]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"n": "Int64"})
+
+
+def pooled_table(table: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
+    """One row for each model, method and mode of the table of arms; `runs` has the answers of those with several seeds.
+
+    `accuracy` and `macro_f1` are means over seeds, and `_sd` their standard deviations, empty for a single seed.
+    """
+    arms = table[table["status"] == "ok"]
+    groups = arms.groupby(CONTENDER, sort=False)
+    pooled = groups.first()
+    pooled["seeds"] = groups.size()
+    means = [*MEASURES, "weighted_f1", "invalid_rate"]
+    pooled[means] = groups[means].mean().round(DIGITS)
+    pooled[[f"{measure}_sd" for measure in MEASURES]] = groups[MEASURES].std().round(DIGITS)
+    members: dict[tuple, list[int]] = {key: [] for key in pooled.index[pooled["seeds"] > 1]}
+    chosen = [run for run in runs if tuple(getattr(run, key) for key in CONTENDER) in members]
+    for index, run in enumerate(chosen):
+        members[run.model, run.method, run.mode].append(index)
+    if members:
+        scores = pool_seeds(score_runs(chosen), list(members.values()))
+        for measure in MEASURES:
+            estimates = mean_estimates(getattr(scores, measure), scores.seeds)
+            for end in ("low", "high"):
+                pooled.loc[list(members), f"{measure}_{end}"] = getattr(estimates, end).clip(0, 1).round(DIGITS)
+    return pooled.reset_index()[POOLED_COLUMNS]
 
 
 def main() -> None:
     args = parse_args()
     table = metrics_table(read_arms(args.metrics), read_arms(args.failures))
+    several_seeds = table.duplicated(CONTENDER).any()
+    runs = read_all_runs(args.metrics, args.predictions) if several_seeds else []
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
+    write_text(args.pooled, pooled_table(table, runs).to_csv(index=False, lineterminator="\n"))
 
 
 if __name__ == "__main__":

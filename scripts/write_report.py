@@ -23,6 +23,8 @@ def parse_args() -> argparse.Namespace:
         "--settings", type=json.loads, required=True, help="JSON: experiment, dataset, models, methods, hardware"
     )
     parser.add_argument("--metrics-table", type=Path, required=True, help="tables/metrics.csv")
+    parser.add_argument("--pooled-table", type=Path, required=True, help="tables/metrics_pooled.csv")
+    parser.add_argument("--main-table", type=Path, nargs="*", default=[], help="tables/main.tex and main.md, to link")
     parser.add_argument("--comparison-table", type=Path, required=True, help="tables/comparison.csv")
     parser.add_argument("--resources-table", type=Path, required=True, help="tables/resources.csv")
     parser.add_argument("--error-tables", type=Path, nargs="+", required=True, help="the tables of analyze_errors")
@@ -49,6 +51,8 @@ def main() -> None:
     args = parse_args()
     sources = report.Sources(
         metrics_table=args.metrics_table,
+        pooled_table=args.pooled_table,
+        main_table=args.main_table,
         comparison_table=args.comparison_table,
         resources_table=args.resources_table,
         error_tables=args.error_tables,

@@ -314,6 +314,7 @@ def _settings(methods, models, seeds, modes, labels) -> dict:
                 "engine": "shared-prefix",
             },
             "evaluation": {"modes": list(modes), "max_new_tokens": 4, "batch_tokens": 2048},
+            "comparison": {"margin": None},
         },
         "dataset": {
             "description": "4,200 tweets, each with the mean of 20 people's ratings from -4 (negative) to 4 (positive)",

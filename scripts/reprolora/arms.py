@@ -15,6 +15,10 @@ from reprolora.labels import INVALID
 # The model's name in arms that have no language model.
 CLASSICAL = "classical"
 KEY = ["model", "method", "seed"]
+# What is compared: an arm with all its seeds, in one mode.
+CONTENDER = ["model", "method", "mode"]
+# The seed of a row in which all seeds of a method are pooled.
+ALL_SEEDS = "all"
 
 # How the words of a method's name are written; a word that is not here stays as the configuration has it.
 SPELLING = {
@@ -93,6 +97,23 @@ def _probabilities(rows: Sequence[dict], label_names: Sequence[str]) -> np.ndarr
     if not rows or rows[0]["probabilities"] is None:
         return None
     return np.array([[row["probabilities"][name] for name in label_names] for row in rows], dtype=np.float32)
+
+
+def read_all_runs(metrics_files: Sequence[str | Path], predictions_files: Sequence[str | Path]) -> list[Run]:
+    """The runs of all arms, whose two files are given in the same order; refused unless all answered the same rows."""
+    if len(metrics_files) != len(predictions_files):
+        raise UserError(
+            f"--metrics has {len(metrics_files)} files and --predictions {len(predictions_files)}; "
+            "give one for each arm"
+        )
+    runs, files = [], []
+    for metrics_file, predictions_file in zip(metrics_files, predictions_files, strict=True):
+        for run in read_runs(metrics_file, predictions_file):
+            runs.append(run)
+            files.append(predictions_file)
+    if runs:
+        check_same_rows(runs, files)
+    return runs
 
 
 def check_same_rows(runs: Sequence[Run], files: Sequence[str | Path]) -> None:

@@ -623,6 +623,18 @@ class LearningCurve(Section):
         return _no_twins(methods)
 
 
+class Comparison(Section):
+    """How the methods are compared."""
+
+    margin: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Accuracies that differ by less than this (0.005 is half a point) count as equivalent; every "
+        "comparison then says whether that is shown, refuted or undecided. null says nothing of equivalence.",
+    )
+
+
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -649,6 +661,7 @@ class Experiment(Section):
     learning_curve: LearningCurve | None = Field(
         default=None, description="Numbers of training rows to compare; null draws no curve."
     )
+    comparison: Comparison = Field(default=Comparison(), description="How the methods are compared.")
 
     @field_validator("models", "methods", "seeds")
     @classmethod

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from reprolora.arms import ALL_SEEDS
 from reprolora.files import replacing, write_text
 from reprolora.labels import INVALID
 
@@ -89,13 +90,17 @@ def save_table(table: pd.DataFrame, csv: str | Path) -> None:
 
 
 def draw_accuracy(table: pd.DataFrame) -> Figure:
-    """Accuracy and macro-F1 with their intervals, one line for each arm.
+    """Accuracy and macro-F1 with their intervals, one line for each method, and dots for the seeds behind them.
 
-    The columns are those of tables/metrics.csv, and `name`.
+    The columns are those of tables/metrics.csv, and `name`; the rows with the seed `all` are the methods.
     """
     use_style()
     line, rest = 0.34, 0.75
-    shown = best(table, "accuracy", int((TALLEST - rest) / line))
+    methods = table[table["seed"] == ALL_SEEDS]
+    shown = best(methods, "accuracy", int((TALLEST - rest) / line))
+    line_of = {name: index for index, name in enumerate(shown["name"])}
+    dots = table[(table["seed"] != ALL_SEEDS) & table["name"].isin(line_of)]
+    lines_of_dots = np.array([line_of[name] for name in dots["name"]], dtype=float)
     figure, axes = plt.subplots(figsize=(_width(shown["name"]), rest + line * len(shown)))
     measures = {"accuracy": "Accuracy", "macro_f1": "Macro-F1"}
     colors = sns.color_palette(PALETTE, len(measures))
@@ -109,6 +114,10 @@ def draw_accuracy(table: pd.DataFrame) -> Figure:
             value, rows, xerr=error, fmt=MARKERS[k], markersize=3.4, capsize=1.8, elinewidth=1.0, capthick=1.0,
             color=colors[k], label=label,
         )  # fmt: skip
+        axes.plot(
+            dots[measure], lines_of_dots + (k - 0.5) * 0.36, linestyle="none", marker=".", markersize=2.6,
+            markeredgewidth=0, color="0.1", zorder=3,
+        )  # fmt: skip
         for row, number in zip(rows, value, strict=True):
             axes.text(
                 1.02, row, f"{number:.3f}", transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL,
@@ -121,17 +130,15 @@ def draw_accuracy(table: pd.DataFrame) -> Figure:
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     split, n = shown["split"].iloc[0], int(shown["n"].iloc[0])
-    axes.set_xlabel(f"Score on {n:,} {split} rows, 95 % interval" + _left_out(shown, table))
+    axes.set_xlabel(f"Score on {n:,} {split} rows, 95 % interval" + _left_out(shown, methods))
     sns.despine(ax=axes, left=True)
-    figure.legend(
-        handles=[
-            Line2D([], [], color=colors[k], marker=MARKERS[k], markersize=3.4, linewidth=1, label=label)
-            for k, label in enumerate(measures.values())
-        ],
-        loc="outside upper center",
-        ncols=len(measures),
-        borderaxespad=0.2,
-    )
+    handles = [
+        Line2D([], [], color=colors[k], marker=MARKERS[k], markersize=3.4, linewidth=1, label=label)
+        for k, label in enumerate(measures.values())
+    ]
+    if len(dots):
+        handles.append(Line2D([], [], linestyle="none", marker=".", markersize=2.6, color="0.1", label="each seed"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), borderaxespad=0.2)
     return figure
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from statsmodels.stats.proportion import proportion_confint
 
@@ -32,7 +33,7 @@ def classification_metrics(
 ) -> dict[str, Any]:
     """Score `predictions` against `labels`; each prediction is one of `label_names` or INVALID.
 
-    Accuracy comes with its Wilson interval, macro-F1 with a percentile bootstrap interval over rows. `probabilities`
+    Accuracy comes with its Wilson interval, macro-F1 with a BCa bootstrap interval over rows. `probabilities`
     (for each row, the probability of each label) adds the calibration of the predictions.
     """
     label_names = list(label_names)
@@ -76,14 +77,27 @@ def macro_f1_of_counts(counts: np.ndarray) -> np.ndarray:
 
 
 def macro_f1_interval(matrix: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> tuple[float, float]:
-    """The percentile bootstrap interval of the macro-F1.
+    """The bootstrap interval of the macro-F1, bias-corrected and accelerated (BCa; Efron, JASA 82, 1987).
 
-    Drawing n rows with replacement gives each cell of the confusion matrix a multinomial count, so the counts are
-    drawn at once instead of the rows.
+    The plain percentiles cover 92 % only where a class is rare or nearly all answers are right, since the macro-F1 is
+    skewed there. Drawing n rows with replacement gives each cell of the confusion matrix a multinomial count, so the
+    counts are drawn at once instead of the rows; leaving a row out, which the acceleration takes, is the same for all
+    rows of a cell.
     """
     n = int(matrix.sum())
+    value = macro_f1_of_counts(matrix)
     draws = np.random.default_rng(seed).multinomial(n, matrix.ravel() / n, size=resamples)
-    low, high = np.quantile(macro_f1_of_counts(draws.reshape(resamples, *matrix.shape)), tail_quantiles())
+    scores = macro_f1_of_counts(draws.reshape(resamples, *matrix.shape))
+    cells = np.flatnonzero(matrix)
+    rows = matrix.ravel()[cells]
+    without = macro_f1_of_counts((matrix.ravel() - np.eye(matrix.size)[cells]).reshape(-1, *matrix.shape))
+    influence = np.average(without, weights=rows) - without
+    scale = 6 * (rows @ influence**2) ** 1.5
+    acceleration = (rows @ influence**3) / scale if scale else 0.0  # leaving out a row changes nothing
+    below = (np.mean(scores < value) + np.mean(scores <= value)) / 2
+    bias = norm.ppf(np.clip(below, 1 / resamples, 1 - 1 / resamples))
+    shifted = bias + norm.ppf(tail_quantiles())
+    low, high = np.quantile(scores, norm.cdf(bias + shifted / (1 - acceleration * shifted)))
     return float(low), float(high)
 
 

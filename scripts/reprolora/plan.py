@@ -199,6 +199,10 @@ def inspect_prompts_settings(configuration: Configuration, experiment: str) -> d
     }
 
 
+def compare_methods_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return configuration.experiment[experiment].comparison.model_dump()
+
+
 def write_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     """All that a reader may want to know of what was asked for; what was swept, the table of candidates says."""
     chosen = configuration.experiment[experiment]

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from reprolora.arms import CLASSICAL, KEY, arm_names, method_name, read_arms, read_table
+from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, KEY, arm_names, method_name, read_arms, read_table
 from reprolora.bibliography import bibliography
 from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl, sha256_of
@@ -25,7 +25,7 @@ from reprolora.labels import INVALID
 from reprolora.method_section import method_section
 from reprolora.report_audit import audit_section
 from reprolora.report_errors import errors_section
-from reprolora.statistics import ALL_SEEDS, other_side, p_text, sentence
+from reprolora.statistics import equivalence_clause, other_side, p_text, sentence
 from reprolora.sweep_section import sweep_section
 
 # More rows than these nobody reads in a page; the files have all.
@@ -42,8 +42,9 @@ PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "matplotl
 CAPTIONS = {
     "accuracy": (
         "Accuracy and macro-F1",
-        "Accuracy (Wilson interval) and macro-F1 (bootstrap over rows) of each arm on the test rows, with 95 % "
-        "intervals. An answer that is none of the labels (INVALID) counts as wrong.",
+        "Accuracy and macro-F1 of each method on the test rows, with 95 % intervals (Wilson's for the accuracy of one "
+        "arm, otherwise a bootstrap over rows, and over seeds where there are several). An answer that is none of the "
+        "labels (INVALID) counts as wrong.",
     ),
     "confusion": (
         "Confusion matrices",
@@ -85,6 +86,8 @@ class Sources:
     """The files that a report is made of. Those of arms are given in the same order."""
 
     metrics_table: Path
+    pooled_table: Path
+    main_table: Sequence[Path]
     comparison_table: Path
     resources_table: Path
     error_tables: Sequence[Path]
@@ -113,7 +116,8 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "settings": settings,
         "answer": answer(results),
         "notices": notices(results),
-        "results": results_rows(results),
+        "results": results.contenders().to_dict("records"),
+        "seeds_of_results": seed_rows(results),
         "failures": results.failures,
         "comparisons": comparison_rows(results),
         "comparisons_left_out": max(0, len(results.comparison) - MOST_COMPARISONS),
@@ -145,6 +149,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
             name: download(file, link)
             for name, file in {
                 "metrics": sources.metrics_table,
+                "pooled": sources.pooled_table,
                 "comparison": sources.comparison_table,
                 "resources": sources.resources_table,
                 "sweep": sources.sweep,
@@ -155,6 +160,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         | {"downloads": {file.stem: download(file, link) for file in sources.audit_tables}},
         "errors": errors_section(sources.error_tables)
         | {"downloads": {file.stem: download(file, link) for file in sources.error_tables}},
+        "main_table": {file.suffix.lstrip("."): link(file) for file in sources.main_table},
         "several_seeds": len(settings["experiment"]["seeds"]) > 1,
     }
     environment = jinja2.Environment(
@@ -183,6 +189,7 @@ class Results:
 
     settings: Mapping[str, Any]
     table: pd.DataFrame  # tables/metrics.csv with `name`, arms that have scores
+    pooled: pd.DataFrame  # tables/metrics_pooled.csv
     comparison: pd.DataFrame  # tables/comparison.csv, level `method`
     resources: pd.DataFrame  # tables/resources.csv with `name`
     metrics: list[dict]
@@ -206,6 +213,7 @@ class Results:
         return cls(
             settings=settings,
             table=table.assign(name=arm_names(table)),
+            pooled=read_table(sources.pooled_table),
             comparison=comparison[comparison["level"] == "method"].reset_index(drop=True),
             resources=resources.assign(name=arm_names(resources)),
             metrics=read_arms(sources.metrics),
@@ -222,16 +230,9 @@ class Results:
         )
 
     def contenders(self) -> pd.DataFrame:
-        """One row for each model, method and mode: the mean over its seeds, in the table's order."""
-        scores = ["accuracy", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_low", "macro_f1_high"]
-        groups = self.table.groupby(["model", "method", "mode"], sort=False)
-        frame = groups[scores].mean().reset_index()
-        frame["seeds"] = groups["seed"].nunique().to_numpy()
-        frame["lowest"], frame["highest"] = groups["accuracy"].min().to_numpy(), groups["accuracy"].max().to_numpy()
-        frame["n"] = groups["n"].first().to_numpy()
-        frame["name"] = arm_names(frame.assign(seed=ALL_SEEDS))
-        frame["kind"] = [self.kind(method) for method in frame["method"]]
-        return frame
+        """One row for each model, method and mode, with its seeds pooled."""
+        name = arm_names(self.pooled.assign(seed=ALL_SEEDS))
+        return self.pooled.assign(name=name, kind=[self.kind(method) for method in self.pooled["method"]])
 
     def kind(self, method: str) -> str:
         """`adapter`, or the kind of baseline."""
@@ -268,17 +269,12 @@ def answer(results: Results) -> list[str]:
 
 def _best_sentence(best: Mapping, count: int) -> str:
     which = "has the highest accuracy" if count > 1 else "has an accuracy"
-    if best["seeds"] > 1:
-        scores = (
-            f"{percent(best['accuracy'])} on average over {best['seeds']} seeds ({percent(best['lowest'])} to "
-            f"{percent(best['highest'])}), with a macro-F1 of {score(best['macro_f1'])}"
-        )
-    else:
-        scores = (
-            f"{percent(best['accuracy'])} (95 % interval {percent(best['accuracy_low'])} to "
-            f"{percent(best['accuracy_high'])}), with a macro-F1 of {score(best['macro_f1'])} "
-            f"({score(best['macro_f1_low'])} to {score(best['macro_f1_high'])})"
-        )
+    average = f" on average over {best['seeds']} seeds" if best["seeds"] > 1 else ""
+    scores = (
+        f"{percent(best['accuracy'])}{average} (95 % interval {percent(best['accuracy_low'])} to "
+        f"{percent(best['accuracy_high'])}), with a macro-F1 of {score(best['macro_f1'])} "
+        f"({score(best['macro_f1_low'])} to {score(best['macro_f1_high'])})"
+    )
     return f"{_capital(best['name'])} {which}{':' if count > 1 else ' of'} {scores}, on {best['n']:,} test rows."
 
 
@@ -326,9 +322,12 @@ def _quantization_sentence(results: Results, contenders: pd.DataFrame, best: Map
     text = f"{_capital(quantized['name'])} {where} ({_interval(row)}): "
     p = f"p {p_text(row['p_value_holm'])}"
     if row["difference_shown"]:
-        return text + f"the difference is shown ({p})."
-    could = f"{row['smallest_detectable_difference'] * 100:.1f}"
-    return text + f"no difference is shown ({p}), though one below {could} points would likely have gone unseen."
+        text += f"the difference is shown ({p})."
+    else:
+        could = f"{row['smallest_detectable_difference'] * 100:.1f}"
+        text += f"no difference is shown ({p}), though one below {could} points would likely have gone unseen."
+    clause = equivalence_clause(row)
+    return f"{text} {_capital(clause)}." if clause else text
 
 
 def quantization_pair(results: Results, contenders: pd.DataFrame, best: Mapping) -> tuple[dict, dict] | None:
@@ -381,8 +380,10 @@ def notices(results: Results) -> list[str]:
 # Tables
 
 
-def results_rows(results: Results) -> list[dict]:
-    return results.table.to_dict("records")
+def seed_rows(results: Results) -> list[dict]:
+    """The single arms of the methods that have several seeds."""
+    several = results.table.duplicated(CONTENDER, keep=False)
+    return results.table[several].to_dict("records")
 
 
 def comparison_rows(results: Results) -> list[dict]:

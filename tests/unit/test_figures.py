@@ -20,7 +20,7 @@ import summarize_metrics
 import summarize_resources
 from fake_results import METHODS, FakeMethod, FakeResults, make_results
 from reprolora import figures
-from reprolora.arms import read_arms
+from reprolora.arms import read_all_runs, read_arms
 from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl
 
@@ -61,6 +61,12 @@ def metrics_of(results):
     return summarize_metrics.metrics_table(read_arms(results.metrics), read_arms(results.failures))
 
 
+def accuracy_of(results):
+    metrics = metrics_of(results)
+    pooled = summarize_metrics.pooled_table(metrics, read_all_runs(results.metrics, results.predictions))
+    return plot_accuracy.accuracy_table(metrics, pooled)
+
+
 def resources_of(results):
     rows = {}
     for arm, file in zip(read_arms(results.metrics), results.evaluations, strict=True):
@@ -75,7 +81,7 @@ def resources_of(results):
 def tables_of(results):
     logs = [list(read_jsonl(file)) for file in results.logs]
     return {
-        "accuracy": plot_accuracy.accuracy_table(metrics_of(results)),
+        "accuracy": accuracy_of(results),
         "confusion": plot_confusion.confusion_table(read_arms(results.metrics)),
         "training": plot_training.training_table(read_arms(results.trainings), logs),
         "resources": plot_resources.phases_table(resources_of(results)),
@@ -171,13 +177,30 @@ def test_equal_data_give_equal_bytes_in_the_right_size(results_of, name, tmp_pat
 
 def test_accuracy_draws_the_scores_and_leaves_failed_arms_out(tmp_path):
     results = make_results(tmp_path, rows=60, failed=("qlora",))
-    table = plot_accuracy.accuracy_table(metrics_of(results))
+    table = accuracy_of(results)
     assert table["name"].tolist() == ["majority class", "TF-IDF", "zero-shot", "LoRA"]
     figure = figures.draw_accuracy(table)
     said = [text.get_text() for text, _ in texts_of(figure)]
     plt.close(figure)
     assert f"{table['accuracy'].iloc[3]:.3f}" in said and f"{table['macro_f1'].iloc[0]:.3f}" in said
     assert "Score on 60 test rows, 95 % interval" in said
+
+
+def test_accuracy_draws_methods_with_a_dot_for_each_seed(results_of):
+    table = accuracy_of(results_of("seeds"))
+    methods, seeds = table[table["seed"] == "all"], table[table["seed"] != "all"]
+    # Two classical baselines, and zero-shot, LoRA and QLoRA of two models; the adapters have three seeds each.
+    assert len(methods) == 8 and len(seeds) == 12
+    assert set(seeds["name"]) == {
+        f"{method} ({m})" for method in ("LoRA", "QLoRA") for m in ("smollm2-135m", "qwen2.5-0.5b")
+    }
+    figure = figures.draw_accuracy(table)
+    assert "each seed" in [text.get_text() for text, _ in texts_of(figure)]
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    assert sorted(dots[0].get_xdata()) == sorted(seeds["accuracy"])
+    rows = dict(zip(methods["name"], range(8), strict=True))
+    assert [round(y) for y in dots[0].get_ydata()] == [rows[name] for name in seeds["name"]]
+    plt.close(figure)
 
 
 def test_confusion_adds_up_the_seeds_and_shows_invalid_only_when_there_is_any(results_of, tmp_path):
@@ -284,11 +307,12 @@ def arguments(tmp_path, **flags):
 
 def test_scripts_write_three_files(results_of, tmp_path, monkeypatch):
     results = results_of("default")
-    metrics, resources = tmp_path / "metrics.csv", tmp_path / "resources.csv"
+    metrics, pooled, resources = (tmp_path / f"{name}.csv" for name in ("metrics", "pooled", "resources"))
     metrics_of(results).to_csv(metrics, index=False)
+    summarize_metrics.pooled_table(metrics_of(results), []).to_csv(pooled, index=False)
     resources_of(results).to_csv(resources, index=False)
     for module, flags in (
-        (plot_accuracy, {"metrics": metrics}),
+        (plot_accuracy, {"metrics": metrics, "pooled": pooled}),
         (plot_confusion, {"metrics": results.metrics}),
         (plot_training, {"training": results.trainings, "training_log": results.logs}),
         (plot_resources, {"resources": resources}),
@@ -305,7 +329,9 @@ def test_nothing_to_draw_is_said(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=30, methods={"lora": METHODS["lora"]}, failed=("lora",))
     table: Path = tmp_path / "metrics.csv"
     metrics_of(results).to_csv(table, index=False)
-    monkeypatch.setattr(sys, "argv", arguments(tmp_path, metrics=table))
+    pooled = tmp_path / "pooled.csv"
+    summarize_metrics.pooled_table(metrics_of(results), []).to_csv(pooled, index=False)
+    monkeypatch.setattr(sys, "argv", arguments(tmp_path, metrics=table, pooled=pooled))
     with pytest.raises(UserError, match=r"metrics.csv: every arm failed"):
         plot_accuracy.main()
     resources_of(results).to_csv(table, index=False)

@@ -13,6 +13,7 @@ import analyze_errors
 import compare_methods
 import summarize_metrics
 import summarize_resources
+import write_main_table
 import write_report
 from fake_results import METHODS, FakeMethod, make_results
 from reprolora import report
@@ -36,8 +37,13 @@ def run(module, *arguments):
 def write_tables(results):
     tables = results.folder / "tables"
     arms = ["--metrics", *results.metrics]
-    run(summarize_metrics, *arms, "--failures", *results.failures, "--output", tables / "metrics.csv")
-    run(compare_methods, *arms, "--predictions", *results.predictions, "--output", tables / "comparison.csv")
+    answers = [*arms, "--predictions", *results.predictions]
+    pooled = tables / "metrics_pooled.csv"
+    failures = ["--failures", *results.failures]
+    run(summarize_metrics, *answers, *failures, "--output", tables / "metrics.csv", "--pooled", pooled)
+    run(write_main_table, "--metrics", pooled, "--tex", tables / "main.tex", "--md", tables / "main.md")
+    settings = json.dumps(results.settings["experiment"]["comparison"])
+    run(compare_methods, "--settings", settings, *answers, "--output", tables / "comparison.csv")
     run(
         summarize_resources,
         *(*arms, "--resources-evaluate", *results.evaluations),
@@ -67,7 +73,8 @@ def write_page(results, extra=(), **settings):
     run(
         write_report,
         *("--settings", json.dumps(results.settings | settings)),
-        *("--metrics-table", tables / "metrics.csv", "--comparison-table", tables / "comparison.csv"),
+        *("--metrics-table", tables / "metrics.csv", "--pooled-table", tables / "metrics_pooled.csv"),
+        *("--main-table", tables / "main.tex", tables / "main.md", "--comparison-table", tables / "comparison.csv"),
         *("--resources-table", tables / "resources.csv", "--figures", *figures),
         *("--error-tables", *error_tables(tables), "--audit", results.audit, "--audit-tables", *results.audit_tables),
         *("--metrics", *results.metrics, "--predictions", *results.predictions),
@@ -124,6 +131,8 @@ def answer_of(results):
     tables = write_tables(results)
     sources = report.Sources(
         metrics_table=tables / "metrics.csv",
+        pooled_table=tables / "metrics_pooled.csv",
+        main_table=[],
         comparison_table=tables / "comparison.csv",
         resources_table=tables / "resources.csv",
         error_tables=error_tables(tables),
@@ -196,10 +205,26 @@ def test_only_adapters_that_are_the_same_otherwise_tell_what_quantization_costs(
     assert len(answer) == 2 and report.resource_sentences(read) == []
 
 
-def test_several_seeds_are_averaged(tmp_path):
-    answer, _ = answer_of(make_results(tmp_path, rows=200, seeds=(1, 2, 3)))
-    assert re.search(r"on average over 3 seeds \(\d\d\.\d % to \d\d\.\d %\)", answer[0])
-    assert "on 200 test rows" in answer[0] and len(answer) == 3
+def test_several_seeds_are_pooled_and_shown_one_by_one_below(tmp_path):
+    results = make_results(tmp_path, rows=200, seeds=(1, 2, 3))
+    text = Page(write_page(results)).text
+    pooled = read_table(tmp_path / "tables" / "metrics_pooled.csv").set_index("method").loc["lora"]
+    low, high = f"{pooled['accuracy_low'] * 100:.1f} %", f"{pooled['accuracy_high'] * 100:.1f} %"
+    assert f"LoRA has the highest accuracy: 86.0 % on average over 3 seeds (95 % interval {low} to {high})" in text
+    assert f"LoRA 3 86.0 % ± 0.0 {low} to {high} {pooled['macro_f1']:.3f} ± {pooled['macro_f1_sd']:.3f}" in text
+    for row in read_table(tmp_path / "tables" / "metrics.csv").query("method == 'lora'").to_dict("records"):
+        interval = f"{row['accuracy_low'] * 100:.1f} % to {row['accuracy_high'] * 100:.1f} %"
+        assert f"LoRA (seed {row['seed']}) 86.0 % {interval} {row['macro_f1']:.3f}" in text
+
+
+def test_equivalence_is_said_where_the_experiment_names_a_margin(tmp_path):
+    results = make_results(tmp_path, rows=60)
+    assert "quivalent" not in write_page(results)
+    results.settings["experiment"]["comparison"]["margin"] = 0.005
+    text = Page(write_page(results)).text
+    assert "likely have gone unseen. Equivalent within 0.5 points: undecided with these rows." in text
+    assert "equivalent within 0.5 points: refuted." in text
+    assert "Equivalent means that the accuracies differ by less than 0.5 points" in text
 
 
 def test_it_needs_no_other_file_and_no_network(page):

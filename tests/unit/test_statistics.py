@@ -7,42 +7,21 @@ import pytest
 from scipy.stats import norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_effectsize
+from statsmodels.stats.weightstats import ttost_paired
 
 from fake_results import FakeMethod, make_results
-from reprolora.arms import Run, read_runs
-from reprolora.metrics import macro_f1_of_counts
+from fake_runs import random_runs, run
+from reprolora.arms import ALL_SEEDS, read_all_runs
 from reprolora.statistics import (
-    ALL_SEEDS,
     COLUMNS,
-    _difference_interval,
     compare_runs,
+    equivalence_p_values,
+    equivalence_verdicts,
     mcnemar_p_values,
     other_side,
-    pool_seeds,
-    score_runs,
     sentence,
     smallest_detectable_difference,
 )
-
-NAMES = ("a", "b", "c")
-
-
-def run(labels, predictions, method="x", seed=1, model="m", mode="generate"):
-    ids = tuple(str(k) for k in range(len(labels)))
-    return Run(model, method, seed, mode, NAMES, ids, np.asarray(labels), np.asarray(predictions))
-
-
-def random_runs(rng, n=300, methods=("x", "y"), seeds=(1,), accuracy=0.8, seed_spread=0.0):
-    """Answers with rows that are hard for everyone, rows that are hard for a method, and seeds that are worse."""
-    labels = rng.choice(3, n, p=[0.5, 0.3, 0.2])
-    hard = rng.normal(np.log(accuracy / (1 - accuracy)) * 1.3, 1.5, n)
-    runs = []
-    for method in methods:
-        own = rng.normal(0, 0.7, n)
-        for seed in seeds:
-            right = rng.random(n) < 1 / (1 + np.exp(-(hard + own + rng.normal(0, seed_spread))))
-            runs.append(run(labels, np.where(right, labels, (labels + rng.integers(1, 4, n)) % 4), method, seed))
-    return runs
 
 
 def test_mcnemar_worked_by_hand_and_as_statsmodels_has_it():
@@ -54,34 +33,6 @@ def test_mcnemar_worked_by_hand_and_as_statsmodels_has_it():
     assert p[0] == pytest.approx(exact)
     for value, (b, c) in zip(p, [(86, 150), (0, 0), (5, 5), (3, 1)], strict=True):
         assert value == pytest.approx(mcnemar([[0, b], [c, 0]], exact=True).pvalue if b + c else 1)
-
-
-def test_the_draws_are_a_bootstrap_of_rows_that_all_runs_share():
-    runs = random_runs(np.random.default_rng(3), n=40)
-    scores = score_runs(runs, resamples=25, seed=7)
-    weights = np.random.default_rng(7).multinomial(40, np.full(40, 1 / 40), size=25)
-    for k, one in enumerate(runs):
-        for draw, weight in enumerate(weights):
-            rows = np.repeat(np.arange(40), weight)
-            labels, predictions = one.labels[rows], one.predictions[rows]
-            counts = np.bincount(labels * 4 + predictions, minlength=12).reshape(3, 4)
-            assert scores.accuracy_draws[k, draw] == pytest.approx((labels == predictions).mean())
-            assert scores.macro_f1_draws[k, draw] == pytest.approx(macro_f1_of_counts(counts))
-        assert scores.accuracy[k] == pytest.approx((one.labels == one.predictions).mean())
-
-
-def test_blocks_do_not_change_the_draws(monkeypatch):
-    runs = random_runs(np.random.default_rng(3), n=40)
-    whole = score_runs(runs, resamples=25, seed=7)
-    monkeypatch.setattr("reprolora.statistics.BLOCK", 100)
-    parts = score_runs(runs, resamples=25, seed=7)
-    assert (whole.accuracy_draws == parts.accuracy_draws).all()
-    assert (whole.macro_f1_draws == parts.macro_f1_draws).all()
-    first, second = np.array([0]), np.array([1])
-    interval = _difference_interval(whole.accuracy_draws, np.zeros(2), np.ones(2), first, second)
-    difference = whole.accuracy_draws[0] - whole.accuracy_draws[1]
-    assert interval[0][0] == pytest.approx(np.quantile(difference, 0.025))
-    assert interval[1][0] == pytest.approx(np.quantile(difference, 0.975))
 
 
 def test_a_comparison_worked_by_hand():
@@ -103,6 +54,77 @@ def test_a_comparison_worked_by_hand():
     # Six rows on one side are the fewest that reach 5 %.
     assert row["smallest_detectable_difference"] >= 6 / 20
     assert row["accuracy_difference_low"] == 0 and 0.25 <= row["accuracy_difference_high"] <= 0.35
+
+
+def test_two_one_sided_tests_as_lakens_works_them():
+    # Lakens, Social Psychological and Personality Science 8 (2017), the replication of Eskine's study: means 5.25 and
+    # 5.22, standard deviations 0.95 and 0.83, 95 and 89 people, a margin of 0.43 pooled standard deviations: Welch's
+    # t(181) = -2.69, p = .004.
+    variances = np.array([0.95**2 / 95, 0.83**2 / 89])
+    margin = 0.43 * np.sqrt((0.95**2 + 0.83**2) / 2)
+    freedom = variances.sum() ** 2 / (variances**2 / [94, 88]).sum()
+    error = np.sqrt(variances.sum())
+    assert (0.03 - margin) / error == pytest.approx(-2.69, abs=0.005) and freedom == pytest.approx(181, abs=0.5)
+    # So many rows that the floor under the error, which is for shares of rows, is out of the way.
+    p = equivalence_p_values(np.array([0.03, -0.03]), np.full(2, error), np.full(2, freedom), 10**9, margin)
+    assert p == pytest.approx([0.004, 0.004], abs=0.0005)
+
+
+def test_few_rows_that_differ_are_judged_as_tango_does():
+    # Tango, Statistics in Medicine 17 (1998), two ways to disinfect soft contact lenses: one of 44 people disagrees,
+    # the margin is 0.1: z = 1.709, p = 0.044.
+    labels = np.zeros(44, dtype=int)
+    [row] = compare_runs([run(labels, labels, "x"), run(labels, [1, *labels[1:]], "y")], margin=0.1).to_dict("records")
+    assert row["equivalence_p_value"] == pytest.approx(0.044, abs=0.0005)
+    assert norm.isf(row["equivalence_p_value"]) == pytest.approx(1.709, abs=0.0005)
+    # Arms that agree on each of ten rows are not equivalent within a point.
+    [row] = compare_runs([run(labels[:10], labels[:10], "x"), run(labels[:10], labels[:10], "y")], margin=0.01).to_dict(
+        "records"
+    )
+    assert row["equivalence"] == "undecided"
+
+
+def test_equivalence_of_many_rows_is_statsmodels_paired_test():
+    first, second = random_runs(np.random.default_rng(5), n=840)
+    [row] = compare_runs([first, second], margin=0.05, resamples=20_000).to_dict("records")
+    right = [np.asarray(one.predictions == one.labels, dtype=float) for one in (first, second)]
+    assert row["equivalence_p_value"] == pytest.approx(ttost_paired(*right, -0.05, 0.05)[0], rel=0.05)
+
+
+def test_equivalence_is_shown_refuted_or_undecided():
+    p = np.array([0.01, 0.2, 0.9, 0.97, 0.97])
+    low, high = np.array([-0.01, -0.03, 0.005, 0.021, -0.05]), np.array([0.015, 0.01, 0.05, 0.06, -0.021])
+    verdicts = equivalence_verdicts(p, low, high, 0.02).tolist()
+    assert verdicts == ["shown", "undecided", "undecided", "refuted", "refuted"]
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.05])
+def test_equivalence_is_seldom_shown_at_the_margin_and_refuted_seldom_within_it(difference):
+    """At a true difference of the margin both verdicts are errors, of at most 5 % and 2.5 %; at 0 only the second."""
+    n, share, repeats = 400, 0.2, 3000
+    only_a, only_b, _ = (
+        np.random.default_rng(3)
+        .multinomial(n, [(share + difference) / 2, (share - difference) / 2, 1 - share], size=repeats)
+        .T
+    )
+    observed = (only_a - only_b) / n
+    error = np.sqrt(((only_a + only_b) / n - observed**2) / n)
+    p = equivalence_p_values(observed, error, np.full(repeats, np.inf), n, 0.05)
+    verdicts = equivalence_verdicts(p, observed - 1.96 * error, observed + 1.96 * error, 0.05)
+    shown, refuted = (np.mean(verdicts == verdict) for verdict in ("shown", "refuted"))
+    assert refuted <= 0.035
+    # The power is 2 Phi(margin / error - 1.645) - 1.
+    power = 2 * norm.cdf(0.05 / np.sqrt(share / n) - norm.isf(0.05)) - 1
+    assert shown == pytest.approx(0.05 if difference else power, abs=0.03)
+
+
+def test_holms_correction_as_the_manual_of_pingouin_has_it(monkeypatch):
+    # Five pairs: of two classical baselines with each other, and of each with a method in two modes.
+    monkeypatch.setattr("reprolora.statistics.mcnemar_p_values", lambda a, b: np.array([0.5, 0.003, 0.32, 0.054, 3e-4]))
+    labels = np.arange(60) % 3
+    runs = [run(labels, labels, name, model="classical", mode="classical") for name in ("majority", "tfidf")]
+    runs += [run(labels, labels, "x", mode=mode) for mode in ("generate", "likelihood")]
+    assert compare_runs(runs)["p_value_holm"].tolist() == [0.64, 0.012, 0.64, 0.162, 0.0015]
 
 
 def test_holms_correction_is_made_over_all_pairs():
@@ -157,7 +179,7 @@ def test_each_seed_meets_its_own_and_a_baseline_meets_them_all():
 
 def test_modes_are_compared_within_themselves_and_with_the_baselines(tmp_path):
     results = make_results(tmp_path, rows=50, modes=("generate", "likelihood"))
-    runs = [r for pair in zip(results.metrics, results.predictions, strict=True) for r in read_runs(*pair)]
+    runs = read_all_runs(results.metrics, results.predictions)
     table = compare_runs(runs)
     # 2 baselines; 3 arms in each of 2 modes: one pair of baselines, 2 x 3 x 2 with a baseline, 3 x 2 without.
     assert table["mode"].value_counts().to_dict() == {"generate": 9, "likelihood": 9, "classical": 1}
@@ -167,49 +189,6 @@ def test_modes_are_compared_within_themselves_and_with_the_baselines(tmp_path):
 def test_one_arm_has_nobody_to_be_compared_with():
     table = compare_runs([run([0, 1, 2], [0, 1, 2])])
     assert table.empty and list(table.columns) == COLUMNS
-
-
-def test_seeds_that_differ_no_more_than_rows_explain_add_nothing():
-    labels = np.arange(300) % 3
-    predictions = np.where(np.arange(300) % 7 == 0, 3, labels)
-    runs = [run(labels, predictions, "x", seed) for seed in (1, 2, 3)]
-    scores = score_runs(runs, resamples=100)
-    pooled = pool_seeds(scores, [[0, 1, 2]])
-    assert pooled.accuracy_seed_variance[0] == 0
-    assert (pooled.accuracy_draws[0] == scores.accuracy_draws[0]).all()
-
-
-def test_seeds_that_differ_widen_the_interval():
-    labels = np.arange(900) % 3
-    runs = [
-        run(labels, np.where(np.arange(900) < wrong, 3, labels), "x", seed)
-        for seed, wrong in ((1, 100), (2, 200), (3, 300))
-    ]
-    pooled = pool_seeds(score_runs(runs, resamples=2000), [[0, 1, 2]])
-    values = np.array([800, 700, 600]) / 900
-    # The variance between seeds over their number, less the noise of rows, which is small here.
-    assert pooled.accuracy_seed_variance[0] == pytest.approx(values.var(ddof=1) / 3, rel=0.05)
-    assert pooled.accuracy[0] == pytest.approx(values.mean())
-    assert pooled.accuracy_draws[0].var() > 0.9 * values.var(ddof=1) / 3
-
-
-@pytest.mark.parametrize(("seeds", "spread"), [((1,), 0.0), ((1, 2, 3), 0.0), ((1, 2, 3), 0.1)])
-def test_intervals_cover_the_truth_about_as_often_as_they_say(seeds, spread):
-    rng = np.random.default_rng(len(seeds))
-    groups = [list(range(len(seeds))), list(range(len(seeds), 2 * len(seeds)))]
-    first, second = np.array([0]), np.array([1])
-    covered = {"accuracy": 0, "macro_f1": 0}
-    repeats = 400
-    for repeat in range(repeats):
-        runs = random_runs(rng, n=300, seeds=seeds, seed_spread=spread)
-        pooled = pool_seeds(score_runs(runs, resamples=200, seed=repeat), groups, seed=repeat)
-        for name in covered:
-            draws, variance = getattr(pooled, f"{name}_draws"), getattr(pooled, f"{name}_seed_variance")
-            low, high, _, _ = _difference_interval(draws, variance, pooled.seeds, first, second)
-            # Both methods are drawn alike, so the true difference is 0.
-            covered[name] += low[0] <= 0 <= high[0]
-    for count in covered.values():
-        assert 0.93 <= count / repeats <= 0.97
 
 
 def test_a_sentence_says_it_from_the_first_ones_side_and_from_the_others():
@@ -232,7 +211,7 @@ def test_a_sentence_says_it_from_the_first_ones_side_and_from_the_others():
 def test_a_sentence_says_what_the_test_could_have_shown(tmp_path):
     methods = {"lora": FakeMethod(0.86), "qlora": FakeMethod(0.855)}
     results = make_results(tmp_path, methods=methods)
-    runs = [r for pair in zip(results.metrics, results.predictions, strict=True) for r in read_runs(*pair)]
+    runs = read_all_runs(results.metrics, results.predictions)
     [row] = compare_runs(runs).to_dict("records")
     could = f"{row['smallest_detectable_difference'] * 100:.1f}"
     assert row["sentence"].endswith(f"this test could show {could} points.")

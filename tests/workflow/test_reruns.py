@@ -52,7 +52,8 @@ FEEDS = {
     "evaluate_adapter": (*SCORED, "write_model_card"),
     "evaluate_prompted": SCORED,
     "evaluate_classical": SCORED,
-    "summarize_metrics": ("plot_accuracy", "write_report"),
+    "summarize_metrics": ("plot_accuracy", "write_main_table", "write_report"),
+    "write_main_table": ("write_report",),
     "compare_methods": ("write_report",),
     "summarize_resources": ("plot_resources", "write_report"),
     "analyze_errors": ("write_report",),
@@ -272,6 +273,7 @@ LEAVES = {
         {"experiment": {"parity": {"learning_curve": {"methods": ["tfidf"], "rows": [10]}}}},
         REPORT | dict.fromkeys(("draw_rows", "evaluate_classical", "plot_learning_curve"), 1),
     ),
+    "experiment.parity.comparison.margin": (0.02, after("compare_methods")),
 }
 # The rules whose scripts import a module, themselves or through others.
 EVERY = tuple(rule for rule in FEEDS if rule != "check_leakage")  # which no code makes run again
@@ -279,13 +281,23 @@ ASKING = ("evaluate_prompted", "train_adapter", "evaluate_adapter")
 ENCODING = ("inspect_prompts", *ASKING)
 OF_ARMS = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
 FIGURES = (*OF_ARMS, "plot_audit")
-COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", "analyze_errors", *OF_ARMS, "write_report")
+COMPARING = ("compare_methods", "write_report")
+COLLECTING = (
+    "summarize_metrics",
+    "write_main_table",
+    "compare_methods",
+    "summarize_resources",
+    "analyze_errors",
+    *OF_ARMS,
+    "write_report",
+)
 MODULES = {
     "__init__": EVERY,
     "archives": ("fetch_model", "prepare_dataset"),
-    "arms": (*COLLECTING, "write_model_card"),
+    "arms": (*COLLECTING, "write_model_card", "plot_audit"),
     "audit": ("audit_splits",),
     "bibliography": ("write_report",),
+    "bootstrap": ("summarize_metrics", *COMPARING),
     "configuration": (),
     "crate": ("write_crate",),
     "devices": ASKING,
@@ -316,7 +328,7 @@ MODULES = {
     "method_section": ("write_report",),
     "metrics": (
         *(*ASKING, "evaluate_classical"),
-        *("compare_methods", "analyze_errors", "plot_confusion", "write_report"),
+        *("summarize_metrics", "analyze_errors", "plot_confusion", *COMPARING),
     ),
     "mistakes": ("analyze_errors", "write_report"),
     "model_card": ("write_model_card",),
@@ -334,7 +346,7 @@ MODULES = {
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset", "write_model_card"),
     "splits": ("split_dataset", "audit_splits", "plot_audit", "write_report"),
-    "statistics": ("compare_methods", "write_report"),
+    "statistics": COMPARING,
     "sweep_section": ("write_report",),
     "sweeps": (),
     "tables": ("prepare_dataset",),

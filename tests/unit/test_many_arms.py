@@ -1,0 +1,86 @@
+"""A large experiment: 500 arms of 1,000 rows. Tables and report are made in a minute and in 1 GB, and can be read."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fake_results import FakeMethod, make_results
+from reprolora import report
+from reprolora.files import read_json, write_json
+
+SCRIPTS = Path(report.__file__).parents[1]
+COPIES = 50
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """The arms of ten methods fifty times: what is counted costs as much as if all answers were different."""
+    methods = {f"lora-{k}": FakeMethod(0.8 + 0.01 * k, quantized=k == 9) for k in range(10)}
+    made = make_results(tmp_path_factory.mktemp("results"), methods=methods, rows=1000)
+    originals = {name: list(getattr(made, name)) for name in ("metrics", "predictions", "evaluations", "trainings")}
+    originals["resources"] = list(made.resources)
+    for copy in range(1, COPIES):
+        for method in methods:
+            name = f"{method}-copy-{copy}"
+            home = made.folder / "smollm2-135m" / name
+            shutil.copytree(made.folder / "smollm2-135m" / method, home, copy_function=os.link)
+            for file in ("metrics.json", "training.json"):
+                content = read_json(home / "seed1" / file)
+                write_json(home / "seed1" / file, content | {"arm": content["arm"] | {"method": name}})
+            made.settings["methods"][name] = made.settings["methods"][method]
+            for kind, files in originals.items():
+                getattr(made, kind).append(home / "seed1" / files[0].name)
+    return made
+
+
+def run(script: str, *arguments) -> tuple[float, int]:
+    """Run a script as its rule does: the seconds that it computed, and its peak memory in bytes."""
+    command = [sys.executable, f"{script}.py", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=SCRIPTS, env=environment, stderr=subprocess.PIPE)
+    said = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def test_500_arms_take_less_than_a_minute_and_a_gigabyte(results):
+    tables, page = results.folder / "tables", results.folder / "report.html"
+    pooled, main = tables / "metrics_pooled.csv", [tables / "main.tex", tables / "main.md"]
+    metrics = ["--metrics", *results.metrics]
+    answers = [*metrics, "--predictions", *results.predictions]
+    costs = [
+        run("summarize_metrics", *answers, "--output", tables / "metrics.csv", "--pooled", pooled),
+        run("write_main_table", "--metrics", pooled, "--tex", main[0], "--md", main[1]),
+        run("compare_methods", "--settings", '{"margin": 0.01}', *answers, "--output", tables / "comparison.csv"),
+        run(
+            "summarize_resources",
+            *(*metrics, "--resources-evaluate", *results.evaluations),
+            *("--training", *results.trainings, "--resources-train", *results.resources),
+            *("--price-per-hour", 0.1, "--output", tables / "resources.csv"),
+        ),
+    ]
+    costs.append(
+        run(
+            "write_report",
+            *("--settings", json.dumps(results.settings), "--metrics-table", tables / "metrics.csv"),
+            *("--pooled-table", pooled, "--main-table", *main, "--comparison-table", tables / "comparison.csv"),
+            *("--resources-table", tables / "resources.csv", *answers, "--training", *results.trainings),
+            *("--prompts", *results.prompts, "--models", *results.models, "--dataset", results.dataset),
+            *("--split", results.split, "--output", page),
+        )
+    )
+    seconds, peaks = zip(*costs, strict=True)
+    assert sum(seconds) < 60, costs
+    assert max(peaks) < 1e9, costs
+    with (tables / "comparison.csv").open() as stream:
+        assert sum(1 for _ in stream) == 1 + 500 * 499 // 2
+    # The pairs are in the file; the page has the first of them, and can still be opened.
+    text = page.read_text()
+    assert "124,690 more comparisons are in the file." in text and page.stat().st_size < 5e6
