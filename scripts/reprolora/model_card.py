@@ -56,6 +56,7 @@ def card_data(settings: Mapping[str, Any], training: Mapping[str, Any], metrics:
     arm, model, dataset = training["arm"], settings["model"], settings["dataset"]
     source = parse_source(model["source"])
     license_ = model["license"].lower()
+    peft = training["settings"]["method"]["peft"]
     is_known = license_ in LICENSES
     results = []
     for mode, scores in metrics["modes"].items():
@@ -76,13 +77,11 @@ def card_data(settings: Mapping[str, Any], training: Mapping[str, Any], metrics:
     return ModelCardData(
         # A model of the hub is linked; any other is named in the text.
         base_model=source.name if source.kind == "hf" else None,
-        library_name="peft",
+        library_name="peft" if peft else "transformers",
         pipeline_tag="text-generation",
         license=license_ if is_known else "other",
         license_name=None if is_known else model["license"],
-        tags=sorted(
-            {training["settings"]["method"]["peft"]["peft_type"].lower(), "transformers", "text-classification"}
-        ),
+        tags=sorted({peft["peft_type"].lower() if peft else "full-fine-tuning", "transformers", "text-classification"}),
         model_name=f"{arm['experiment']}-{arm['model']}-{arm['method']}-seed{arm['seed']}",
         eval_results=results,
     )
@@ -104,7 +103,7 @@ def _rows(scores: Mapping[str, Any]):
 
 def _settings(training: Mapping[str, Any]):
     method = training["settings"]["method"]
-    for values in (method["peft"], method["quantization"] or {}, training["settings"]["training"]):
+    for values in (method["peft"] or {"full": True}, method["quantization"] or {}, training["settings"]["training"]):
         for key, value in values.items():
             yield key, f"`{_cell(value)}`"
     yield "seed", f"`{training['arm']['seed']}`"
