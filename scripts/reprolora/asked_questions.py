@@ -29,9 +29,11 @@ class Malformed(Exception):
     """An answer that has not the form that was asked for; says why."""
 
 
-def messages(chunk: Chunk, settings: dict[str, Any], rejected: Sequence[Draft]) -> list[dict[str, str]]:
-    """The chat messages that ask for the pairs of a chunk, or for others in place of rejected ones."""
-    count = len(rejected) or settings["pairs_per_chunk"]
+def messages(
+    chunk: Chunk, settings: dict[str, Any], rejected: Sequence[Draft] = (), wanted: int = 0
+) -> list[dict[str, str]]:
+    """The chat messages that ask for the pairs of a chunk, or for as many as are `wanted` in place of rejected ones."""
+    count = wanted or settings["pairs_per_chunk"]
     about = f" The documents are about {settings['subject']}." if settings["subject"] else ""
     task = (
         f"Write {count} question{'s' * (count > 1)} with answers, as JSON: "

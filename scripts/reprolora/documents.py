@@ -29,8 +29,12 @@ FORMATS = {
     ".txt": "text",
     ".text": "text",
 }
+# What text that is not Unicode is usually in; among all that there are, short texts are misread.
+ENCODINGS = ["cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256"]
+ENCODINGS += ["gb18030", "big5", "cp932", "euc_jp", "cp949"]
 # What frames a page of the web, and what is not text.
 NO_CONTENT = ["script", "style", "noscript", "template", "svg", "nav", "header", "footer", "form", "button", "iframe"]
+VERSIONS = {"versionadded": "Added", "versionchanged": "Changed", "deprecated": "Deprecated"}
 # Of Sphinx's domains: directives that describe something, whose argument is its name.
 DESCRIBING = re.compile(
     r"(?:(?:py|c|cpp|js|http|rst):)?(?:(?:class|static|async|abstract)?(?:method|function)|module-attribute|class|data|"
@@ -123,8 +127,11 @@ def decode(data: bytes) -> tuple[str, str]:
 
     lines = data.split(b"\n")
     others = [line for line in lines if not _is_utf8(line)]
-    # Without NUL bytes nearly everything passes for some encoding, so the characters have to make sense together.
-    best = from_bytes(b"\n".join(others), chunk_size=4096).best()
+    matches = from_bytes(b"\n".join(others), cp_isolation=ENCODINGS)
+    # Western and Central European text are hard to tell apart; the former is commoner.
+    best = next((match for match in matches if match.encoding == "cp1252"), None) if matches else None
+    best = best if best and matches.best().encoding == "cp1250" else matches.best()
+    # Nearly everything passes for some encoding, so the characters have to make sense.
     if best is None or len(re.findall(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]", str(best))) > len(str(best)) / 100:
         raise Refused("text in no encoding that can be told; convert it to UTF-8")
     mixed = any(not line.isascii() for line in lines if _is_utf8(line))
@@ -281,6 +288,13 @@ def _directive_class(name: str) -> type:
         option_spec = Any_()
 
         def run(self):
+            if name in VERSIONS:
+                version, *words = self.arguments or [""]
+                text, messages = self.state.inline_text(" ".join(words), self.lineno)
+                node = nodes.container()
+                node += nodes.paragraph("", f"{VERSIONS[name]} in version {version}" + ": " * bool(words), *text)
+                self.state.nested_parse(self.content, self.content_offset, node)
+                return [node, *messages]
             if name in ("code-block", "sourcecode", "code-cell", "prompt"):
                 text = "\n".join(self.content)
                 return [nodes.literal_block(text, text, classes=["code", *self.arguments[:1]])]
@@ -292,10 +306,7 @@ def _directive_class(name: str) -> type:
                 node += nodes.title("", "", nodes.literal("", title))
             else:
                 node = nodes.container()
-                versions = {"versionadded": "Added", "versionchanged": "Changed", "deprecated": "Deprecated"}
-                if name in versions:
-                    node += nodes.paragraph("", f"{versions[name]} in version {' '.join(self.arguments)}:")
-                elif name == "seealso":
+                if name == "seealso":
                     node += nodes.paragraph("", "See also:")
             self.state.nested_parse(self.content, self.content_offset, node)
             return [node]

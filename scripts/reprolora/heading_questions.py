@@ -74,7 +74,7 @@ class HeadingQuestions:
                 sections.add(section)
                 self._first.add(chunk.id)
 
-    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft]) -> list[Draft]:
+    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft], wanted: int) -> list[Draft]:
         blocks = split_blocks(chunk.text)
         drafts = list(self._section(chunk, blocks))
         if not OTHER_SCRIPT.search("".join(chunk.headings)):

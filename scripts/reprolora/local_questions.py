@@ -45,18 +45,18 @@ class LocalQuestions:
         folder = models.model_folder(self._manifest)
         precision = choose_precision(self.settings["precision"], device)["chosen"]
         model = models.load_base(folder, precision, device)
-        system = messages(missing[0], self.settings, ())[0]["content"]
+        system = messages(missing[0], self.settings)[0]["content"]
         encoder = PromptEncoder(models.load_tokenizer(folder), {"system": system, "user": "{text}"})
         asker = Asker(model.eval(), encoder, [])
         # In parts, so that a run that is stopped has not worked for nothing.
         for start in range(0, len(missing), PART):
             part = missing[start : start + PART]
-            texts = [messages(chunk, self.settings, ())[1]["content"] for chunk in part]
+            texts = [messages(chunk, self.settings)[1]["content"] for chunk in part]
             for chunk, text in zip(part, asker.generate(texts, self.settings["max_tokens"]), strict=True):
                 self.store.put(self._request(chunk), {"content": text})
             logging.info("asked about %d of %d chunks", start + len(part), len(missing))
 
-    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft]) -> list[Draft]:
+    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft], wanted: int) -> list[Draft]:
         """The drafts of a chunk that was asked about; none, and a word in `failures`, if the answer has no form."""
         try:
             return parse_answer(self.store.get(self._request(chunk))["content"])[: self.settings["pairs_per_chunk"]]
@@ -67,4 +67,4 @@ class LocalQuestions:
 
     def _request(self, chunk: Chunk) -> dict[str, Any]:
         asked = {key: self.settings[key] for key in ("max_tokens", "precision", "accelerator")}
-        return asked | {"model_sha256": self._model_sha256, "messages": messages(chunk, self.settings, ())}
+        return asked | {"model_sha256": self._model_sha256, "messages": messages(chunk, self.settings)}

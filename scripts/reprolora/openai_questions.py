@@ -55,7 +55,7 @@ class OpenAIQuestions:
         """What all stored answers took, and this run's requests."""
         return {"answered_requests": self.requests, "dollars": round(self.dollars, 6), "sent_in_this_run": self.sent}
 
-    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft]) -> list[Draft]:
+    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft], wanted: int) -> list[Draft]:
         """The drafts of a chunk; none, and a word in `failures`, if the model refuses or never answers in form.
 
         Raises:
@@ -63,7 +63,7 @@ class OpenAIQuestions:
         """
         reason = ""
         for number in range(self.settings["tries"]):
-            request = self._request(chunk, rejected, attempt, number)
+            request = self._request(messages(chunk, self.settings, rejected, wanted), attempt, number)
             answer = self.store.get(request)
             if answer is None:
                 answer = self._ask(request)
@@ -76,17 +76,17 @@ class OpenAIQuestions:
                 cut = answer["finish_reason"] == "length"
                 reason = "cut off by generator.max_tokens; raise it" if cut else f"malformed answer: {error}"
                 continue
-            return drafts[: len(rejected) or self.settings["pairs_per_chunk"]]
+            return drafts[: wanted or self.settings["pairs_per_chunk"]]
         with self._lock:
             self.failures[f"{chunk.document}: {' > '.join(chunk.headings)}: {chunk.id}"] = reason
         return []
 
-    def _request(self, chunk: Chunk, rejected: Sequence[Draft], attempt: int, number: int) -> dict[str, Any]:
+    def _request(self, said: list[dict[str, str]], attempt: int, number: int) -> dict[str, Any]:
         """All that an answer depends on; the key is no part of it."""
         settings = self.settings
         body: dict[str, Any] = {
             "model": settings["model"],
-            "messages": messages(chunk, settings, rejected),
+            "messages": said,
             "max_completion_tokens": settings["max_tokens"],
             "response_format": {
                 "type": "json_schema",

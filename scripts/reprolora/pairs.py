@@ -31,8 +31,8 @@ class Generator(Protocol):
 
     attempts: int
 
-    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft]) -> list[Draft]:
-        """The drafts of a chunk; in a later `attempt`, others in place of those that were `rejected`."""
+    def drafts(self, chunk: Chunk, attempt: int, rejected: Sequence[Draft], wanted: int) -> list[Draft]:
+        """The drafts of a chunk; in a later `attempt`, as many as are `wanted` in place of `rejected` ones."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,12 @@ def make_pairs(chunk: Chunk, generator: Generator, rejected: Collection[str]) ->
     """The pairs of one chunk, those that replace rejected ones after them. `rejected` are ids of pairs."""
     pairs: list[Pair] = []
     for attempt in range(generator.attempts):
-        if attempt and not any(pair.rejected and pair.attempt == attempt - 1 for pair in pairs):
+        wanted = sum(pair.rejected and pair.attempt == attempt - 1 for pair in pairs)
+        if attempt and not wanted:
             break
         bad = [Draft(pair.instruction, pair.output) for pair in pairs if pair.rejected]
         known = {pair.id for pair in pairs}
-        for draft in generator.drafts(chunk, attempt, bad):
+        for draft in generator.drafts(chunk, attempt, bad, wanted):
             identity = _identity(chunk, draft)
             if identity not in known:
                 known.add(identity)
