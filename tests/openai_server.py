@@ -82,10 +82,8 @@ def _handler(stand_in: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             word = stand_in.word(body)
             sent = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if sent != KEY:
-                # As the real endpoint does, it repeats the key.
-                self.answer(
-                    401, {"error": {"message": f"Incorrect API key provided: {sent}", "code": "invalid_api_key"}}
-                )
+                message = f"Incorrect API key provided: {sent}"  # as the real endpoint does, it repeats the key
+                self.answer(401, {"error": {"message": message, "code": "invalid_api_key"}})
             elif word == "hang":
                 stand_in.hanging.wait()
                 self.close_connection = True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def test_a_failure_that_stays_stops_the_run_and_keeps_what_was_made(server, tmp_
 
 @pytest.mark.parametrize("key", ["sk-wrong-key", "", "  "])
 def test_a_wrong_or_missing_key_is_said_and_never_shown(server, tmp_path, key, caplog):
-    with pytest.raises(UserError, match="environment variable (OPENAI_API_KEY|MY_KEY)") as error:
+    with pytest.raises(UserError, match="environment variable OPENAI_API_KEY") as error:
         make_pairs(chunk(1), generator(server, tmp_path, key), ())
     assert "sk-wrong" not in str(error.value) + caplog.text
     assert len(server.requests) == (1 if key.strip() else 0), "a wrong key is not tried again"
@@ -123,7 +124,7 @@ def test_a_wrong_or_missing_key_is_said_and_never_shown(server, tmp_path, key, c
 
 def test_no_connection(tmp_path):
     nobody = OpenAIServer(url="http://127.0.0.1:9/v1")
-    with pytest.raises(UserError, match="no connection .*3 times in a row"):
+    with pytest.raises(UserError, match=r"no connection .*3 times in a row"):
         make_pairs(chunk(1), generator(nobody, tmp_path), ())
 
 
@@ -149,7 +150,7 @@ def test_malformed_answers_are_asked_again_and_at_last_left_out(server, tmp_path
         server.script = [word] * 3
         assert make_pairs(chunk(2), asking, ()) == []
     [(place, said)] = asking.failures.items()
-    assert place.startswith("doc") and __import__("re").match(reason, said)
+    assert place.startswith("doc") and re.match(reason, said)
     # They may have been paid for: reading them again asks nothing.
     before = len(server.requests)
     again = generator(server, tmp_path)
@@ -181,7 +182,7 @@ def test_the_budget_of_requests_counts_earlier_runs(server, tmp_path):
     for number in (1, 2):
         make_pairs(chunk(number), asking, ())
     for _ in range(2):
-        with pytest.raises(UserError, match="the budget of 2 requests is spent; raise generator.budget.requests"):
+        with pytest.raises(UserError, match=r"the budget of 2 requests is spent; raise generator\.budget\.requests"):
             make_pairs(chunk(3), generator(server, tmp_path, budget={"requests": 2}), ())
     assert len(server.requests) == 2
     assert make_pairs(chunk(1), generator(server, tmp_path, budget={"requests": 2}), ()), "what is there costs nothing"
@@ -208,7 +209,7 @@ def test_rejected_pairs_go_back_to_the_generator(server, tmp_path):
     assert "Write 1 question with answers" in asked and f"- {first.instruction}" in asked
     # A rejected replacement is asked for once more, and after the last attempt given up.
     server.completion = lambda _, body, whole=server.completion: json.loads(
-        json.dumps(whole("ok", body)).replace("again", "still ")
+        json.dumps(whole("ok", body)).replace("againQuestion", "Another question")
     )
     pairs = make_pairs(chunk(1), generator(server, tmp_path), {first.id, pairs[2].id})
     assert [(pair.attempt, pair.rejected) for pair in pairs] == [(0, True), (0, False), (1, True), (2, False)]
