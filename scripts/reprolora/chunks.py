@@ -120,13 +120,13 @@ def find_blocks(document: Document) -> Iterator[Block]:
         for match in re.finditer(r"\S.*?(?=\n[ \t]*\n|\s*\Z)", document.text, re.DOTALL):
             yield Block(match.start(), match.end(), "paragraph", ())
         return
-    starts = [0, *(match.end() for match in re.finditer("\n", document.text))]
+    starts = [0, *(match.end() for match in re.finditer("\n", document.text)), len(document.text)]
     headings: list[tuple[int, str]] = []
     tokens = _parser().parse(document.text)
     for position, token in enumerate(tokens):
         if token.level or not token.map:
             continue
-        start, end = starts[token.map[0]], starts[min(token.map[1], len(starts) - 1)]
+        start, end = (starts[line] for line in token.map)
         if token.type == "heading_open":
             level = int(token.tag[1])
             title = plain_heading(tokens[position + 1].content)
@@ -148,7 +148,7 @@ def plain_heading(text: str) -> str:
     """A heading's words, code in backquotes, without links, emphasis and Sphinx's and Pandoc's marks."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\s*(?:\{#[^}]*\}|¶|#+)\s*$", "", text)
-    text = re.sub(r"\*\*([^*]+)\*\*|(?<!\w)[*_]([^*_]+)[*_](?!\w)", lambda m: m[1] or m[2], text)
+    text = re.sub(r"\*\*([^*]+)\*\*|(?<!\w)([*_]{1,2})([^*_]+)\2(?!\w)", lambda m: m[1] or m[3], text)
     return " ".join(re.sub(r"\\([\\`*_{}\[\]()#+.!~<>-])", r"\1", text).split())
 
 
@@ -228,9 +228,11 @@ def _cut(text: str, block: Block, tokenizer: Tokenizer, max_tokens: int) -> list
 def _cut_range(
     text: str, start: int, end: int, ways: list[re.Pattern], tokenizer: Tokenizer, max_tokens: int
 ) -> Iterator[tuple[int, int, int]]:
+    piece = text[start:end]
+    start, end = start + len(piece) - len(piece.lstrip("\n")), start + len(piece.rstrip())
     size = _count_tokens(tokenizer, [text[start:end]])[0]
     if size <= max_tokens:
-        if text[start:end].strip():
+        if start < end:
             yield start, end, size
     elif ways:
         cuts = [start, *(start + m.end() for m in ways[0].finditer(text[start:end])), end]

@@ -156,7 +156,7 @@ class OpenAIQuestions:
         if self._client is None:
             if not self._key:
                 raise self._stop(f"set the environment variable {self.settings['key_variable']} to the endpoint's key")
-            logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request would fill the log
+            logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request would fill the log
             self._client = openai.OpenAI(
                 api_key=self._key, base_url=self.settings["base_url"], timeout=self.settings["timeout"], max_retries=0
             )

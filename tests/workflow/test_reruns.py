@@ -90,6 +90,13 @@ THRESHOLDS = {"even": {"at_most": 0}, "odd": {"at_least": 1}}
 GGUF = {"gguf": "weights.gguf", "sha256": "0" * 64}
 ANOTHER_MODEL = {"models": {"another": MODEL}, "experiment": {"parity": {"models": ["tiny", "another"]}}}
 ONE_MORE_MODEL = after(fetch_model=1, inspect_prompts=1, evaluate_zero_shot=1, train_adapter=2, evaluate_adapter=2)
+# An experiment of the other task, which has no arms yet: its data only.
+OTHER_TASK = {
+    "instructions": {"other": {"description": "d", "license": "l", "files": {"all": FILE}}},
+    "experiment": {"parity": {"task": "instruction", "dataset": "other"}},
+}
+GROUPED = OTHER_TASK | {"experiment": {"parity": OTHER_TASK["experiment"]["parity"] | {"split": {"group": "chunk"}}}}
+ONLY_DATA = {"prepare_instructions": 1, "split_instructions": 1}
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
 # (A value that stands alone is the key's; a mapping with an override's keys changes what else it takes to be valid.)
 LEAVES = {
@@ -192,6 +199,8 @@ LEAVES = {
     "experiment.parity.training.evaluations_per_epoch": (3, TRAIN),
     "experiment.parity.training.precision": ("bf16", after("evaluate_zero_shot", "train_adapter")),
     "experiment.parity.training.gradient_checkpointing": (True, TRAIN),
+    "experiment.parity.task": (OTHER_TASK, ONLY_DATA),
+    "experiment.parity.split.group": (GROUPED, ONLY_DATA),
     "experiment.parity.training.engine": ("plain", TRAIN),
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
@@ -205,10 +214,15 @@ FIGURES = ("plot_accuracy", "plot_confusion", "plot_training", "plot_resources")
 COLLECTING = ("summarize_metrics", "compare_methods", "summarize_resources", *FIGURES, "write_report")
 MODULES = {
     "__init__": EVERY,
+    "answer_store": (),
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": COLLECTING,
+    "asked_questions": (),
+    "chunks": (),
     "configuration": (),
+    "decisions": (),
     "devices": ASKING,
+    "documents": (),
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
     "engine/batches": ASKING,
@@ -224,19 +238,27 @@ MODULES = {
     "figures": FIGURES,
     "files": EVERY,
     "gguf_models": ("fetch_model",),
+    "heading_questions": (),
     "hubs": ("fetch_model",),
     "imports": (),
+    "instruction_splits": (),
+    "instructions": (),
+    "local_questions": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
     "metrics": (*ASKING, "evaluate_classical", "compare_methods", "plot_confusion", "write_report"),
     "model_files": ("fetch_model",),
     "models": ENCODING,
+    "openai_questions": (),
     "package_index": ("fetch_model",),
+    "pairs": (),
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
+    "raw_files": ("prepare_dataset",),
     "report": ("write_report",),
+    "review": (),
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset"),
     "splits": ("split_dataset",),
@@ -245,7 +267,7 @@ MODULES = {
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
-TEMPLATES = {"templates/report.html.jinja": ("write_report",)}
+TEMPLATES = {"templates/report.html.jinja": ("write_report",), "templates/review.html.jinja": ()}
 
 
 def leaves(value, path: str = "") -> Iterator[str]:
@@ -277,6 +299,7 @@ def configuration(project: Project) -> dict:
 USED = {
     "hardware_catalogue": ["cpu"],
     "datasets": ["numbers"],
+    "instructions": [],
     "models": ["tiny"],
     "methods": ["majority", "tfidf", "zero-shot", "lora", "qlora"],
     "experiment": ["parity"],
@@ -324,7 +347,7 @@ def test_every_key_is_in_the_table(finished):
     for section, names in USED.items():
         content[section] = {name: content[section][name] for name in names}
     # Of a method, either `peft` or `baseline` is there; a choice of experiments has a test of its own.
-    found = set(leaves(content)) - {"experiments"}
+    found = set(leaves(content)) - {"experiments", "instructions"}
     absent = {
         f"methods.{name}.{key}" for name in ("majority", "tfidf", "zero-shot") for key in ("peft", "quantization")
     }
