@@ -131,7 +131,7 @@ def sample_for_review_settings(configuration: Configuration, dataset: str) -> di
 def check_review_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
     entry = configuration.instructions[dataset]
     return {
-        "review": entry.review.model_dump(exclude={"decisions"}),
+        "review": entry.review.model_dump(include={"skip", "pass_rate"}),
         "minimum_support": entry.minimum_support,
         "unsupported": entry.unsupported,
     }
