@@ -11,8 +11,8 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from reprolora.chunks import as_row, chunk_documents, load_tokenizer
-from reprolora.documents import Document
+from reprolora.chunks import chunk_documents, load_tokenizer
+from reprolora.corpus import Document, as_row
 from reprolora.errors import UserError, run_script
 from reprolora.files import read_jsonl, write_json, write_jsonl
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from reprolora.documents import FORMATS, Document, Refused, list_files, read_document
+from reprolora.corpus import Document
+from reprolora.documents import FORMATS, Refused, list_files, read_document
 from reprolora.errors import UserError, run_script
 from reprolora.files import write_json, write_jsonl
 from reprolora.sources import check_sha256, parse_source

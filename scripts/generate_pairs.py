@@ -14,7 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from reprolora.answer_store import AnswerStore
-from reprolora.chunks import Chunk, from_row
+from reprolora.corpus import Chunk, from_row
 from reprolora.decisions import rejected_pairs
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl

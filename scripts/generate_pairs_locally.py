@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from reprolora.answer_store import AnswerStore
-from reprolora.chunks import from_row
+from reprolora.corpus import from_row
 from reprolora.decisions import rejected_pairs
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl

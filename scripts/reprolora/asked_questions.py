@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.pairs import Draft
 
 

@@ -10,12 +10,11 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
 
-from reprolora.documents import Document
+from reprolora.corpus import Chunk, Document
 from reprolora.errors import UserError
 
 # A block that so many documents, and so large a share of them, have in common is a frame around their texts.
@@ -33,22 +32,6 @@ class Block:
     end: int
     kind: str
     headings: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A range `start` to `end` (characters) of a document's text, under the headings that lead to it, outermost first.
-
-    `id` follows from the document's name, the headings and the text, so that it outlives changes elsewhere.
-    """
-
-    id: str
-    document: str
-    headings: tuple[str, ...]
-    start: int
-    end: int
-    tokens: int
-    text: str
 
 
 @dataclass
@@ -101,14 +84,6 @@ def chunk_documents(documents: Sequence[Document], tokenizer: Tokenizer, max_tok
             chunks.append(chunk)
     counts.chunks, counts.tokens = len(chunks), sum(chunk.tokens for chunk in chunks)
     return chunks, counts
-
-
-def as_row(chunk: Chunk) -> dict[str, Any]:
-    return asdict(chunk) | {"headings": list(chunk.headings)}
-
-
-def from_row(row: dict[str, Any]) -> Chunk:
-    return Chunk(**row | {"headings": tuple(row["headings"])})
 
 
 # Structure

@@ -11,11 +11,11 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from reprolora.archives import read_folder
+from reprolora.corpus import Document
 
 FORMATS = {
     ".pdf": "pdf",
@@ -45,17 +45,6 @@ DESCRIBING = re.compile(
 
 class Refused(Exception):
     """A file that cannot be used; says why, and what to do where something can be done."""
-
-
-@dataclass(frozen=True)
-class Document:
-    """A converted document: its path in the folder, its Markdown (or plain text), and the sha256 of its bytes."""
-
-    name: str
-    format: str
-    encoding: str | None
-    sha256: str
-    text: str
 
 
 def list_files(place: Path, folder: str) -> Iterator[tuple[str, int, Any]]:

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.pairs import Draft
 
 LONGEST_ANSWER = 120  # words; the block that goes beyond them is the last

@@ -8,7 +8,7 @@ from typing import Any
 from reprolora import models
 from reprolora.answer_store import AnswerStore
 from reprolora.asked_questions import Malformed, messages, parse_answer
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.devices import claim_device
 from reprolora.evaluation import Asker
 from reprolora.files import sha256_of

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion
 
 from reprolora.answer_store import AnswerStore
 from reprolora.asked_questions import Answer, Malformed, messages, parse_answer
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.errors import UserError
 from reprolora.pairs import Draft
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.errors import UserError
 from reprolora.files import write_json, write_jsonl
 

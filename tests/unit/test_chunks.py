@@ -3,8 +3,8 @@
 import pytest
 
 import tiny
-from reprolora.chunks import Chunk, as_row, chunk_documents, find_blocks, from_row, load_tokenizer, plain_heading
-from reprolora.documents import Document
+from reprolora.chunks import chunk_documents, find_blocks, load_tokenizer, plain_heading
+from reprolora.corpus import Chunk, Document, as_row, from_row
 from reprolora.errors import UserError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.heading_questions import HeadingQuestions, ask_about, first_blocks, in_sentence, split_blocks, unwrapped
 from reprolora.pairs import make_pairs, support
 

@@ -8,7 +8,7 @@ import tiny
 from reprolora import local_questions
 from reprolora.answer_store import AnswerStore
 from reprolora.asked_questions import messages
-from reprolora.chunks import Chunk
+from reprolora.corpus import Chunk
 from reprolora.local_questions import LocalQuestions
 from reprolora.model_files import write_manifest
 from reprolora.pairs import make_pairs

@@ -14,8 +14,8 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from reprolora import openai_questions
 from reprolora.answer_store import AnswerStore
-from reprolora.chunks import Chunk, as_row
 from reprolora.configuration import Generator
+from reprolora.corpus import Chunk, as_row
 from reprolora.errors import UserError
 from reprolora.openai_questions import OpenAIQuestions
 from reprolora.pairs import make_pairs

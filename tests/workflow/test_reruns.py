@@ -220,6 +220,7 @@ MODULES = {
     "asked_questions": (),
     "chunks": (),
     "configuration": (),
+    "corpus": (),
     "decisions": (),
     "devices": ASKING,
     "documents": (),
