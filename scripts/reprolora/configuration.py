@@ -1060,7 +1060,7 @@ def _instruction_faults(configuration: Configuration, experiment: Experiment, ro
         if model not in configuration.models:
             near = _did_you_mean(model, configuration.models)
             yield _Fault(path=place, message=f"no model {model!r} in config/models.yaml{near}")
-    if dataset.chunks and dataset.chunks.model not in experiment.models:
+    if dataset.chunks and dataset.chunks.model in configuration.models.keys() - set(experiment.models):
         message = f"counts tokens as {dataset.chunks.model!r} does, which the experiment does not use; name one it uses"
         yield _Fault(path=(*at, "chunks", "model"), message=message)
 

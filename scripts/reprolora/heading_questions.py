@@ -213,7 +213,7 @@ def in_sentence(heading: str, words: set[str]) -> str:
         ordinary = {word.lower(), word.lower().removesuffix("s"), word.lower() + "s"} & words
         return word.lower() if ordinary or word.lower() in SMALL or of_gerund(word) else word
 
-    return re.sub(r"(?<![`\w.])[A-Z][a-z'-]*(?![\w`(.])", lower, heading)
+    return re.sub(r"(?<![`\w.-])[A-Z][a-z'-]*(?![\w`(.-])", lower, heading)
 
 
 def decapitalised(text: str) -> str:

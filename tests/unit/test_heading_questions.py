@@ -44,6 +44,7 @@ def test_headings_are_written_as_within_a_sentence():
     words = {"oil", "valve", "change", "pump"}
     assert in_sentence("2.1 Change the Oil of Your Pumps", words) == "change the oil of your pumps"
     assert in_sentence("Valve for SQLAlchemy and `Flask`", words) == "valve for SQLAlchemy and `Flask`"
+    assert in_sentence("Built-in X-Frame-Oil", {"built-in", "frame"}) == "built-in X-Frame-Oil"
     assert in_sentence("Oil by Shell", words) == "oil by Shell", "a name that is written so everywhere keeps its letter"
 
 
