@@ -8,6 +8,7 @@ report: "report/workflow.rst"
 
 include: "rules/common.smk"
 include: "rules/data.smk"
+include: "rules/documents.smk"
 include: "rules/models.smk"
 include: "rules/baselines.smk"
 include: "rules/adapters.smk"

@@ -13,6 +13,7 @@ sys.path.append(str(Path(workflow.basedir) / "scripts"))
 
 from reprolora import plan
 from reprolora.configuration import CLASSICAL, load_configuration, read_yaml
+from reprolora.documents import list_files
 from reprolora.errors import UserError
 from reprolora.files import canonical_json, sha256_of
 from reprolora.imports import import_closure
@@ -47,7 +48,9 @@ def load():
 
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
-ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
+INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
+# Experiments with instructions have no arms yet: what they make is the data.
+ARMS = {name: [] if name in INSTRUCTION_EXPERIMENTS else plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
 CURVE_POINTS = {name: plan.curve_points(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -92,10 +95,10 @@ def methods_and_variants(stage):
 
 wildcard_constraints:
     experiment=any_of(EXPERIMENTS),
-    dataset=any_of(CONFIGURATION.datasets),
+    dataset=any_of([*CONFIGURATION.datasets, *CONFIGURATION.instructions]),
     model=any_of([CLASSICAL, *CONFIGURATION.models]),
     method=any_of(CONFIGURATION.methods),
-    part="all|train|validation|test",
+    part="all|train|validation|test|documents",
     seed=r"\d+",
     rows=r"\d+",
     split_seed=r"\d+",
@@ -294,10 +297,17 @@ def manifests_of_models(wildcards):
     return [f"results/models/{model}/manifest.json" for model in models_asked(wildcards.experiment)]
 
 
+def sources_of(dataset):
+    """The parts of a dataset of either catalogue, with their sources."""
+    if dataset in CONFIGURATION.datasets:
+        return CONFIGURATION.datasets[dataset].files.parts
+    return CONFIGURATION.instructions[dataset].sources
+
+
 def raw_files(wildcards):
     """The raw file of each part of a dataset, in order: fetched, or the user's own where it lies."""
     files = []
-    for part, file in CONFIGURATION.datasets[wildcards.dataset].files.parts.items():
+    for part, file in sources_of(wildcards.dataset).items():
         source = parse_source(file.source)
         own = os.path.relpath(Path(workflow.basedir) / source.name)
         files.append(own if source.kind == "file" else f"results/datasets/{wildcards.dataset}/raw/{part}")
@@ -306,16 +316,81 @@ def raw_files(wildcards):
 
 def raw_arguments(wildcards):
     """The same as arguments, PART=FILE."""
-    parts = CONFIGURATION.datasets[wildcards.dataset].files.parts
+    parts = sources_of(wildcards.dataset)
     return [f"{part}={file}" for part, file in zip(parts, raw_files(wildcards), strict=True)]
 
 
 def own_data(wildcards):
     """Digests of the user's own files, which may be replaced by ones with an older time."""
-    parts = CONFIGURATION.datasets[wildcards.dataset].files.parts.values()
+    parts = sources_of(wildcards.dataset).values()
     own = [parse_source(file.source).kind == "file" for file in parts]
     files = [Path(file) for file, is_own in zip(raw_files(wildcards), own, strict=True) if is_own]
     return [sha256_of(file) for file in files if file.is_file()]
+
+
+def datasets_from(what, *kinds):
+    """A wildcard constraint: the instruction data made from `files` or `documents`, by a generator of these kinds."""
+    return any_of(
+        name
+        for name, entry in CONFIGURATION.instructions.items()
+        if getattr(entry, what) and (not kinds or entry.generator.kind in kinds)
+    )
+
+
+def fetched_documents(wildcards):
+    """The fetched archive of documents; nothing when they are the user's own, which a digest stands for."""
+    own = parse_source(sources_of(wildcards.dataset)["documents"].source).kind == "file"
+    return [] if own else f"results/datasets/{wildcards.dataset}/raw/documents"
+
+
+def documents_place(wildcards):
+    """The archive or folder that the documents are in."""
+    return raw_files(wildcards)[0]
+
+
+def own_documents(wildcards):
+    """A digest of the user's own documents: their names and contents."""
+    if fetched_documents(wildcards):
+        return []
+    place, folder = Path(documents_place(wildcards)), "".join(sources_of(wildcards.dataset)["documents"].member)
+    if place.is_file():
+        return sha256_of(place)
+    files = [(name, sha256_of(place / folder / name)) for name, _, _ in list_files(place, folder)]
+    return sha256(repr(files).encode()).hexdigest()
+
+
+def decisions_file(wildcards):
+    """Where the reviewer's decisions are, from here; nothing when the review is skipped."""
+    review = CONFIGURATION.instructions[wildcards.dataset].review
+    return [os.path.relpath(Path(workflow.basedir) / review.decisions)] if review.decisions else []
+
+
+def decisions_argument(wildcards):
+    return [f"--decisions={file}" for file in decisions_file(wildcards)]
+
+
+def decisions_digest(wildcards):
+    return [sha256_of(file) for file in decisions_file(wildcards) if Path(file).is_file()]
+
+
+def review_files(wildcards):
+    """The sample to review and the page for it; nothing when the review is skipped."""
+    if not decisions_file(wildcards):
+        return []
+    return [f"results/datasets/{wildcards.dataset}/review/{name}" for name in ("sample.json", "index.html")]
+
+
+def review_arguments(wildcards):
+    files = review_files(wildcards)
+    return [f"--{name}={file}" for name, file in zip(("sample", "page"), files, strict=False)]
+
+
+def manifest_of_chunks_model(wildcards):
+    return f"results/models/{CONFIGURATION.instructions[wildcards.dataset].chunks.model}/manifest.json"
+
+
+def manifest_of_generator(wildcards):
+    return f"results/models/{CONFIGURATION.instructions[wildcards.dataset].generator.model}/manifest.json"
 
 
 def own_model(wildcards):
@@ -377,6 +452,19 @@ def audit_splits_settings(wildcards):
     return canonical_json(plan.audit_splits_settings(CONFIGURATION, wildcards.experiment))
 
 
+def settings_of_dataset(name):
+    """A params function: the settings of a rule for a dataset."""
+
+    def settings(wildcards):
+        return canonical_json(getattr(plan, f"{name}_settings")(CONFIGURATION, wildcards.dataset))
+
+    return settings
+
+
+def split_instructions_settings(wildcards):
+    return canonical_json(plan.split_instructions_settings(CONFIGURATION, wildcards.experiment))
+
+
 def fetch_model_settings(wildcards):
     return canonical_json(plan.fetch_model_settings(CONFIGURATION, wildcards.model))
 
@@ -427,7 +515,10 @@ def final_outputs():
     (Snakemake does not miss a deleted file that nothing asks for. Asking for all files of all arms would be slow.)
     """
     files = []
-    for experiment in EXPERIMENTS:
+    for experiment in INSTRUCTION_EXPERIMENTS:
+        seed = EXPERIMENTS[experiment].split.seed
+        files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
+    for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
     for arm in ALL_ARMS:

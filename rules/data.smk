@@ -13,7 +13,7 @@ rule fetch_dataset:
         code=code_of("fetch_dataset"),
         settings=fetch_dataset_settings,
     message:
-        "Fetching the {wildcards.part} rows of {wildcards.dataset}"
+        "Fetching {wildcards.part} of {wildcards.dataset}"
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --output {output:q}"
 
@@ -27,6 +27,8 @@ rule prepare_dataset:
         manifest="results/datasets/{dataset}/manifest.json",
     log:
         "results/logs/prepare_dataset/{dataset}.log",
+    wildcard_constraints:
+        dataset=any_of(CONFIGURATION.datasets),
     conda:
         "../envs/data.yaml"
     resources:
@@ -54,6 +56,8 @@ rule split_dataset:
         summary="results/{experiment}/splits/seed{split_seed}/summary.json",
     log:
         "results/logs/split_dataset/{experiment}/seed{split_seed}.log",
+    wildcard_constraints:
+        experiment=any_of(EXPERIMENTS.keys() - INSTRUCTION_EXPERIMENTS),
     conda:
         "../envs/data.yaml"
     resources:

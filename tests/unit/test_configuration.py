@@ -559,19 +559,19 @@ def sections(model):
 
 def test_every_key_and_section_says_what_it_is():
     found = set(sections(c.Configuration))
-    assert len(found) == 16
+    assert len(found) == 23
     for model in found:
         assert model.__doc__, model
         for key, field in model.model_fields.items():
             assert field.description and field.description.endswith("."), f"{model.__name__}.{key}"
 
 
-@pytest.mark.parametrize("name", ["config", "datasets", "models", "methods", "hardware"])
+@pytest.mark.parametrize("name", ["config", "datasets", "instructions", "models", "methods", "hardware"])
 def test_the_schemas_take_our_files_and_refuse_a_misspelt_key(name):
     check_schema(name, ROOT / f"config/{name}.yaml")
 
 
-@pytest.mark.parametrize("name", ["sentiment", "emotion"])
+@pytest.mark.parametrize("name", ["sentiment", "emotion", "flask-docs"])
 def test_the_schema_takes_our_experiments_and_refuses_a_misspelt_key(name):
     check_schema("experiment", ROOT / f"config/experiments/{name}.yaml")
 
@@ -608,7 +608,7 @@ def test_the_examples_in_the_page_are_valid(root):
     page = (ROOT / "docs/configuration.md").read_text()
     examples = [part.split("```")[0] for part in page.split("```yaml\n")[1:]]
     assert len(examples) >= 2
-    (root / "data").mkdir()
+    (root / "data/manuals").mkdir(parents=True)
     for name in ("reviews.csv", "train.jsonl", "test.jsonl"):
         (root / "data" / name).write_text("")
     override = {}
@@ -627,3 +627,56 @@ def test_the_examples_in_the_page_are_valid(root):
                 override.setdefault(key, {}) if isinstance(value, dict) else None
                 override[key] = {**override[key], **value} if isinstance(value, dict) else value
     c.load_configuration(root, [("the page", override)])
+
+
+# Instructions
+
+DOCS = "config/instructions.yaml"
+INSTRUCTION_FAULTS = {
+    "a package without a checksum": ("documents.sha256", None, "documents: a pypi: source needs sha256"),
+    "neither documents nor files": ("documents", None, "give either files or documents"),
+    "documents without review": ("review", None, "review goes with documents"),
+    "neither skipped nor decided": ("review.skip", False, "review: give either decisions, the file of the reviewer"),
+    "skipped and decided": ("review.decisions", "d.json", "review: give either decisions"),
+    "a generator without its model": (
+        "generator.kind",
+        "openai",
+        "generator: a generator of the kind openai needs model",
+    ),
+    "a budget without prices": ("generator.budget.dollars", 5, "generator: budget.dollars needs prices"),
+    "a key in the file": ("generator.api_key", "sk-1", "generator.api_key: unknown key; known are kind, subject"),
+    "an unknown tokenizer": (
+        "chunks.model",
+        "smollm-135m",
+        "chunks.model: no model 'smollm-135m' in config/models.yaml; did you mean 'smollm2-135m'?",
+    ),
+    "a tokenizer that the experiment does not use": (
+        "chunks.model",
+        "qwen2.5-0.5b",
+        "chunks.model: counts tokens as 'qwen2.5-0.5b' does, which the experiment does not use",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", INSTRUCTION_FAULTS)
+def test_faults_of_instruction_data(root, fault):
+    path, value, message = INSTRUCTION_FAULTS[fault]
+    edit(root, DOCS, f"flask-docs.{path}", value)
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
+    assert line.startswith(f"{DOCS}: flask-docs")
+    assert message in line
+
+
+def test_an_instruction_experiment_takes_its_data_from_the_other_catalogue(root):
+    edit(root, "config/experiments/flask-docs.yaml", "dataset", "tweets")
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
+    assert line.startswith("config/experiments/flask-docs.yaml: dataset: no dataset 'tweets'")
+    edit(root, SENTIMENT, "split.group", "document")
+    [line] = lines(root)
+    assert line == f"{SENTIMENT}: split.group: is for the task instruction; remove this key"
+
+
+def test_documents_that_are_not_there(root):
+    edit(root, DOCS, "flask-docs.documents", {"source": "file:nowhere"})
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
+    assert line.startswith(f"{DOCS}: flask-docs.documents.source: no file or folder 'nowhere'")

@@ -124,6 +124,13 @@ THRESHOLDS = {"even": {"at_most": 0}, "odd": {"at_least": 1}}
 GGUF = {"gguf": "weights.gguf", "sha256": "0" * 64}
 ANOTHER_MODEL = {"models": {"another": MODEL}, "experiment": {"parity": {"models": ["tiny", "another"]}}}
 ONE_MORE_MODEL = after(fetch_model=1, inspect_prompts=1, evaluate_prompted=1, train_adapter=2, evaluate_adapter=2)
+# An experiment of the other task, which has no arms yet: its data only.
+OTHER_TASK = {
+    "instructions": {"other": {"description": "d", "license": "l", "files": {"all": FILE}}},
+    "experiment": {"parity": {"task": "instruction", "dataset": "other"}},
+}
+GROUPED = OTHER_TASK | {"experiment": {"parity": OTHER_TASK["experiment"]["parity"] | {"split": {"group": "chunk"}}}}
+ONLY_DATA = {"prepare_instructions": 1, "split_instructions": 1}
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
 # (A value that stands alone is the key's; a mapping with an override's keys changes what else it takes to be valid.)
 LEAVES = {
@@ -260,6 +267,8 @@ LEAVES = {
     "experiment.parity.training.evaluations_per_epoch": (3, TRAIN),
     "experiment.parity.training.precision": ("bf16", after("evaluate_prompted", "train_adapter")),
     "experiment.parity.training.gradient_checkpointing": (True, TRAIN),
+    "experiment.parity.task": (OTHER_TASK, ONLY_DATA),
+    "experiment.parity.split.group": (GROUPED, ONLY_DATA),
     "experiment.parity.training.engine": ("plain", TRAIN),
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
@@ -293,14 +302,20 @@ COLLECTING = (
 )
 MODULES = {
     "__init__": EVERY,
+    "answer_store": (),
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": (*COLLECTING, "write_model_card", "plot_audit"),
+    "asked_questions": (),
     "audit": ("audit_splits",),
     "bibliography": ("write_report",),
     "bootstrap": ("summarize_metrics", *COMPARING),
+    "chunks": (),
     "configuration": (),
+    "corpus": (),
     "crate": ("write_crate",),
+    "decisions": (),
     "devices": ASKING,
+    "documents": (),
     "energy": ASKING,
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
@@ -318,11 +333,15 @@ MODULES = {
     "figures": FIGURES,
     "files": EVERY,
     "gguf_models": ("fetch_model",),
+    "heading_questions": (),
     "hubs": ("fetch_model",),
     "imports": (),
+    "instruction_splits": (),
+    "instructions": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card", "plot_audit"),
     "leakage": ("audit_splits",),
     "learning_curve": (),  # there is none
+    "local_questions": (),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
     "method_section": ("write_report",),
@@ -335,14 +354,18 @@ MODULES = {
     "model_files": ("fetch_model",),
     "models": ENCODING,
     "near_duplicates": ("audit_splits",),
+    "openai_questions": (),
     "package_index": ("fetch_model",),
+    "pairs": (),
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
+    "raw_files": ("prepare_dataset",),
     "readback": ASKING,
     "report": ("write_report",),
     "report_audit": ("write_report",),
     "report_errors": ("write_report",),
+    "review": (),
     "rows": ("prepare_dataset",),
     "sources": ("fetch_model", "prepare_dataset", "write_model_card"),
     "splits": ("split_dataset", "audit_splits", "plot_audit", "write_report"),
@@ -362,6 +385,7 @@ TEMPLATES = {
         f"templates/{name}.html.jinja": ("write_report",)
         for name in ("report", "_audit", "_errors", "_method", "_reproducibility", "_sweep")
     },
+    "templates/review.html.jinja": (),
 }
 
 
@@ -394,6 +418,7 @@ def configuration(project: Project) -> dict:
 USED = {
     "hardware_catalogue": ["cpu"],
     "datasets": ["numbers"],
+    "instructions": [],
     "models": ["tiny"],
     "methods": ["majority", "tfidf", "zero-shot", "lora", "qlora"],
     "experiment": ["parity"],
@@ -441,7 +466,7 @@ def test_every_key_is_in_the_table(finished):
     for section, names in USED.items():
         content[section] = {name: content[section][name] for name in names}
     # A baseline has no keys of a training, and the other way round; a choice of experiments has a test of its own.
-    found = set(leaves(content)) - {"experiments"}
+    found = set(leaves(content)) - {"experiments", "instructions"}
     of_training = ("peft", "full", "quantization", "learning_rate", "loraplus_lr_ratio")
     absent = {f"methods.{name}.{key}" for name in ("majority", "tfidf", "zero-shot") for key in of_training}
     absent |= {f"methods.{name}.shots" for name in ("majority", "tfidf", "lora", "qlora")}
