@@ -145,7 +145,7 @@ def test_leaked_test_rows_stop_the_run_before_anything_is_trained(another):
     assert not any(file.exists() for file in (adapter, answers, check))
     # A limit that is lowered after the training stops the run at the audit.
     check.write_text("{}")
-    done = another.snakemake(*limit, "results/parity/splits/seed1/audit.json")
+    done = another.snakemake("results/parity/splits/seed1/audit.json", *limit)
     assert done.returncode == 1 and f"\n{line}\n" in done.stderr
 
 
