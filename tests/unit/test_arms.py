@@ -20,7 +20,17 @@ def arms(*rows):
 
 @pytest.mark.parametrize(
     ("method", "name"),
-    [("qlora", "QLoRA"), ("lora-r8", "LoRA-r8"), ("my-own", "my-own"), ("qlora-fp4", "QLoRA-FP4"), ("tfidf", "TF-IDF")],
+    [
+        ("qlora", "QLoRA"),
+        ("lora-r8", "LoRA-r8"),
+        ("my-own", "my-own"),
+        ("qlora-fp4", "QLoRA-FP4"),
+        ("lora-8bit", "LoRA-8-bit"),
+        ("loraplus", "LoRA+"),
+        ("full", "full fine-tuning"),
+        ("prompt-tuning", "prompt tuning"),
+        ("tfidf", "TF-IDF"),
+    ],
 )
 def test_methods_are_spelt_as_in_papers(method, name):
     assert method_name(method) == name

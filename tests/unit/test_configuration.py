@@ -296,7 +296,7 @@ FAULTS = {
         "config/methods.yaml",
         "lora.peft",
         None,
-        "lora: give exactly one of peft and baseline",
+        "lora: give exactly one of peft, full: true and baseline",
     ),
     "quantized baseline": (
         "config/methods.yaml",
@@ -308,8 +308,7 @@ FAULTS = {
         "config/methods.yaml",
         "qlora.quantization.load_in_4bit",
         False,
-        "qlora.quantization.load_in_4bit: 4 bits are the only quantization there is; for none, leave the whole section "
-        "out",
+        "qlora.quantization: set one of load_in_4bit and load_in_8bit; for neither, leave the whole section out",
     ),
     "quantization key": (
         "config/methods.yaml",

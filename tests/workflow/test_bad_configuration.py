@@ -65,3 +65,8 @@ def test_an_override_that_is_right(fresh):
     assert status == 0
     assert '"epochs":3.0,' in text and '"learning_rate":0.001,' in text
     assert "warning: --config: experiment.parity.training.learning_rate: 0.001 is above 0.0005" in text
+
+
+def test_a_tracker_that_is_not_installed(fresh):
+    message = "tracking: swanlab: the package swanlab is not installed; pip install swanlab, or set tracking: none"
+    assert ended(fresh, "--config", "tracking=swanlab") == f"error: {message}"
