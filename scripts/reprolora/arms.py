@@ -28,7 +28,6 @@ SPELLING = {
     "loraplus": "LoRA+",
     "dora": "DoRA",
     "qdora": "QDoRA",
-    "adalora": "AdaLoRA",
     "pissa": "PiSSA",
     "ia3": "IA3",
     "nf4": "NF4",

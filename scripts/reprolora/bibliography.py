@@ -10,7 +10,6 @@ FILE = Path(__file__).with_name("references.bib")
 KEY = re.compile(r"@\w+\s*\{\s*([^,\s]+)\s*,")
 PEFT_TYPES = {
     "LORA": "hu2022lora",
-    "ADALORA": "zhang2023adalora",
     "IA3": "liu2022ia3",
     "PROMPT_TUNING": "lester2021prompt",
 }

@@ -522,6 +522,8 @@ REFUSED_INITIALIZATIONS = {
     "eva|corda|lora_ga": "it needs a pass over data before training, which the workflow does not make",
     "loftq": "it quantizes by itself, beside what `quantization` says",
 }
+# Types of adapter for which the same holds.
+REFUSED_TYPES = {"ADALORA": "it moves ranks between layers at calls from the training loop, which nobody here makes"}
 
 
 class Method(Section):
@@ -1223,6 +1225,9 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
             yield _Fault(path=(*at, "models"), message=f"names no model, but the method {needing[0]!r} needs one")
         if experiment.split.group != "pair" and experiment.task != "instruction":
             yield _Fault(path=(*at, "split", "group"), message="is for the task instruction; remove this key")
+        for key in ("sweep", "learning_curve"):
+            if getattr(experiment, key) and experiment.task == "instruction":
+                yield _Fault(path=(*at, key), message="is for the task classification; remove this key")
         if dataset := configuration.instructions.get(experiment.dataset if experiment.task == "instruction" else ""):
             yield from _split_faults(at, experiment, dataset)
             yield from _instruction_faults(configuration, experiment, root)
@@ -1294,6 +1299,9 @@ def _warnings(configuration: Configuration) -> Iterator[_Fault]:
         if rate > HIGH_LEARNING_RATE:
             message = f"{rate:g} is above {HIGH_LEARNING_RATE:g}, the commonest reason for a loss that does not fall"
             yield _Fault(path=("experiment", name, "training", "learning_rate"), message=message)
+        if experiment.task == "instruction" and name in configuration.experiments:
+            message = "instruction makes the rows and their splits; models are not yet trained on them"
+            yield _Fault(path=("experiment", name, "task"), message=message)
 
 
 # Sweeps and learning curves
@@ -1409,9 +1417,8 @@ def _misused_methods(configuration: Configuration) -> Iterator[_Fault]:
                     yield _Fault(path=(*at, key, "methods", number), message=f"{method!r} {unfit}")
             if not any(fits(configuration.methods[method]) for method in experiment.methods):
                 yield _Fault(path=(*at, key), message="none of the experiment's methods can be used here; remove this")
-        curve, labels = experiment.learning_curve, configuration.datasets[experiment.dataset].labels
-        for number, rows in enumerate(curve.rows if curve else ()):
-            if rows < len(labels):
+        for number, rows in enumerate(experiment.learning_curve.rows if experiment.learning_curve else ()):
+            if rows < len(labels := configuration.datasets[experiment.dataset].labels):
                 message = f"{rows} rows are too few for {len(labels)} labels"
                 yield _Fault(path=(*at, "learning_curve", "rows", number), message=message)
         if both := sorted(set(configuration.swept_methods(name)) & set(configuration.curve_methods(name))):
@@ -1432,6 +1439,8 @@ def check_peft(value: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(kind, str) or kind not in types_:
         what = "peft_type is missing" if kind is None else f"PEFT has no peft_type {kind!r}"
         raise _peft_error(("peft_type",), what + (_did_you_mean(str(kind).upper(), types_) or "; try LORA"))
+    if kind in REFUSED_TYPES:
+        raise _peft_error(("peft_type",), f"{kind} is not offered: {REFUSED_TYPES[kind]}")
     properties = types_[kind]["properties"]
     checked: dict[str, Any] = {"peft_type": kind}
     for key, given in value.items():

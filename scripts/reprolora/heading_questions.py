@@ -128,6 +128,8 @@ class HeadingQuestions:
             first = re.match(r"\w*", sentence)[0].casefold()
             if len(sentence.split()) < 5 or first in NOT_DEFINED - {"to", "if", "when", "in", "for", "with", "you"}:
                 continue
+            if len(sentence.split()) < 8 and sentence.split()[-1] in ("this", "that", "these", "following"):
+                continue  # it says nothing of what the code is for
             about = self.subject or next(iter(chunk.headings), None)
             context = f" ({about})" if about and about.casefold() not in sentence.casefold() else ""
             yield Draft(f"Show the code for this{context}: {sentence}.", code)

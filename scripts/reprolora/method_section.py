@@ -79,9 +79,7 @@ def _adapters(settings: Mapping[str, Any], adapters: Mapping[str, Mapping]) -> s
 
 def _recipe(method: Mapping[str, Any]) -> str:
     peft = dict(method["peft"])
-    kind = {"LORA": "LoRA", "ADALORA": "AdaLoRA", "PROMPT_TUNING": "prompt tuning"}.get(
-        peft["peft_type"], peft["peft_type"]
-    )
+    kind = {"LORA": "LoRA", "PROMPT_TUNING": "prompt tuning"}.get(peft["peft_type"], peft["peft_type"])
     parts = []
     for key, value in peft.items():
         if key == "target_modules":

@@ -76,6 +76,11 @@ def test_definitions_and_code():
     assert len(made) == 3 and not any("this" in question.split("?")[0].split()[-1:] for question in made)
 
 
+def test_a_sentence_that_says_nothing_of_the_code_asks_for_none():
+    for lead in ("Then it looks something like this:", "This is how you start the pump:", "Start it:"):
+        assert not any(pair.instruction.startswith("Show") for pair in pairs(chunk(f"{lead}\n\n```\ngo\n```", "Run")))
+
+
 def test_every_answer_is_in_its_chunk():
     text = (
         "A pump is a machine that moves water.\n\n"

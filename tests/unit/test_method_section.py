@@ -21,7 +21,6 @@ OTHERS = {
     "loraplus": {"peft": LORA, "loraplus_lr_ratio": 16.0, "learning_rate": 1e-4},
     "ia3": {"peft": {"peft_type": "IA3"}},
     "prompt-tuning": {"peft": {"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 20}},
-    "adalora": {"peft": {"peft_type": "ADALORA", "init_r": 12}},
     "lora-8bit": {"peft": LORA, "quantization": {"load_in_8bit": True}},
     "qlora-fp4": {
         "peft": LORA,
@@ -36,7 +35,6 @@ KEYS = {
     "loraplus": "hayou2024loraplus",
     "ia3": "liu2022ia3",
     "prompt-tuning": "lester2021prompt",
-    "adalora": "zhang2023adalora",
     "lora-8bit": "dettmers2022int8",
     "qlora-fp4": "dettmers2023qlora",
 }
