@@ -40,7 +40,8 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     settings = json.loads(args.settings)
-    with recorded_failure(Path(args.metrics).parent, settings["arm"], "evaluate_prompted", args.settings):
+    folder, inputs = Path(args.metrics).parent, [args.model, args.test]
+    with recorded_failure(folder, settings["arm"], "evaluate_prompted", args.settings, inputs):
         evaluate_prompted(args, settings)
 
 

@@ -55,7 +55,8 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     settings = json.loads(args.settings)
-    with recorded_failure(Path(args.training).parent, settings["arm"], "train_adapter", args.settings):
+    folder, inputs = Path(args.training).parent, [args.model, args.train, args.validation]
+    with recorded_failure(folder, settings["arm"], "train_adapter", args.settings, inputs):
         train(args, settings)
 
 

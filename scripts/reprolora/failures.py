@@ -1,7 +1,7 @@
 """Recording an arm that failed, so that the other arms go on and the report can say why this one is missing."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,17 @@ from typing import Any
 import torch
 
 from reprolora.errors import ArmFailed
-from reprolora.files import write_json
+from reprolora.files import sha256_of, write_json
 
 
 @contextmanager
-def recorded_failure(folder: str | Path, arm: Mapping[str, Any], stage: str, settings: str) -> Iterator[None]:
+def recorded_failure(
+    folder: str | Path, arm: Mapping[str, Any], stage: str, settings: str, inputs: Sequence[str | Path]
+) -> Iterator[None]:
     """Write `folder`/failure.json when the block ends with ArmFailed, and remove an older one before it starts.
 
-    Running out of the device's memory is such a failure too. An interruption is not: it says nothing about the arm.
+    The file has digests of the settings and the `inputs`, so that another one of them is a reason to try again. Running
+    out of the device's memory is such a failure too. An interruption is not: it says nothing about the arm.
     """
     file = Path(folder) / "failure.json"
     file.unlink(missing_ok=True)
@@ -30,6 +33,14 @@ def recorded_failure(folder: str | Path, arm: Mapping[str, Any], stage: str, set
             ) from error
     except ArmFailed as error:
         reason = " ".join(str(error).split())
-        digest = hashlib.sha256(settings.encode()).hexdigest()
-        write_json(file, {"arm": dict(arm), "stage": stage, "reason": reason, "settings_sha256": digest})
+        write_json(
+            file,
+            {
+                "arm": dict(arm),
+                "stage": stage,
+                "reason": reason,
+                "settings_sha256": hashlib.sha256(settings.encode()).hexdigest(),
+                "inputs_sha256": {str(path): sha256_of(Path(path)) for path in inputs if Path(path).is_file()},
+            },
+        )
         raise

@@ -10,7 +10,7 @@ from typing import Any
 
 from reprolora.configuration import CLASSICAL, Configuration, Dataset, Generator, Method, Variant
 from reprolora.errors import UserError
-from reprolora.files import canonical_json
+from reprolora.files import canonical_json, read_json, sha256_of
 from reprolora.sources import parse_source
 
 # Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
@@ -104,17 +104,28 @@ def stages(method: Method) -> tuple[str, ...]:
 
 
 def failure(configuration: Configuration, arm: Arm, root: Path = Path()) -> dict[str, Any] | None:
-    """What an arm's failure.json says, when it failed with the settings that it has now; otherwise None."""
+    """What an arm's failure.json says, when it failed with the settings and files that it has now; otherwise None."""
     file = root / arm.folder / "failure.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        stage, recorded = content["stage"], content["settings_sha256"]
+        stage, recorded, inputs = content["stage"], content["settings_sha256"], content["inputs_sha256"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # no failure, or a file that says nothing: the arm runs, and writes a new one if it fails
     if stage not in own_stages(configuration, arm):
         return None
     settings = canonical_json(SETTINGS[stage](configuration, arm))
-    return content if recorded == hashlib.sha256(settings.encode()).hexdigest() else None
+    if recorded != hashlib.sha256(settings.encode()).hexdigest() or _trained_otherwise(configuration, arm, root):
+        return None
+    changed = (path for path, digest in inputs.items() if (root / path).is_file() and sha256_of(root / path) != digest)
+    return None if any(changed) else content
+
+
+def _trained_otherwise(configuration: Configuration, arm: Arm, root: Path) -> bool:
+    """Whether the arm's adapter is there, and was trained with other settings than it would be now."""
+    file = root / arm.folder / "training.json"
+    if not file.exists():
+        return False
+    return canonical_json(read_json(file)["settings"]) != canonical_json(train_adapter_settings(configuration, arm))
 
 
 def failed_sweeps(arms: Iterable[Arm], candidates: Iterable[Arm], failed: Container[Arm]) -> dict[Arm, Arm]:

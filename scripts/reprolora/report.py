@@ -112,12 +112,13 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         raise UserError(f"{len(sources.metrics)} metrics but {len(sources.predictions)} predictions; give both per arm")
     results = Results.read(settings, sources)
     link = _linker(output)
+    files = links(results, sources, link)
     context = {
         "settings": settings,
         "answer": answer(results),
         "notices": notices(results),
-        "results": results.contenders().to_dict("records"),
-        "seeds_of_results": seed_rows(results),
+        "results": with_files(results.contenders().to_dict("records"), files["metrics"]),
+        "seeds_of_results": with_files(seed_rows(results), files["metrics"]),
         "failures": results.failures,
         "comparisons": comparison_rows(results),
         "comparisons_left_out": max(0, len(results.comparison) - MOST_COMPARISONS),
@@ -139,7 +140,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         ],
         "versions": versions(results),
         "checksums": checksums(results),
-        "links": links(results, sources, link),
+        "links": files,
         "method_section": method_section(settings, results.split, results.trainings),
         "bibliography": bibliography(settings),
         "runs": run_rows(results),
@@ -728,6 +729,19 @@ def links(results: Results, sources: Sources, link: Callable[[Path], str]) -> di
         "dataset": link(sources.dataset),
         "split": link(sources.split),
     }
+
+
+def with_files(rows: Iterable[dict], files: Mapping[tuple, str]) -> list[dict]:
+    """Rows of scores, each with the `file` that its numbers are from; None where several seeds are pooled."""
+    linked = []
+    for row in rows:
+        found = [
+            file
+            for (model, method, seed), file in files.items()
+            if (model, method) == (row["model"], row["method"]) and row.get("seed", seed) == seed
+        ]
+        linked.append(row | {"file": found[0] if len(found) == 1 else None})
+    return linked
 
 
 def run_rows(results: Results) -> list[dict]:

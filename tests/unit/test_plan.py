@@ -80,11 +80,12 @@ def test_quotes_delimit_fields_in_csv_and_are_plain_in_tsv_unless_said_otherwise
         assert plan.prepare_dataset_settings(configuration, "mine")["quoting"] is expected
 
 
-def write_failure(folder: Path, arm: plan.Arm, stage: str, settings: dict) -> Path:
+def write_failure(folder: Path, arm: plan.Arm, stage: str, settings: dict, **inputs: str) -> Path:
     file = folder / arm.folder / "failure.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
-    file.write_text(json.dumps({"stage": stage, "reason": "the loss is NaN", "settings_sha256": digest}))
+    digests = {"settings_sha256": hashlib.sha256(canonical_json(settings).encode()).hexdigest()}
+    digests["inputs_sha256"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in inputs.items()}
+    file.write_text(json.dumps({"stage": stage, "reason": "the loss is NaN"} | digests))
     return file
 
 
@@ -101,6 +102,27 @@ def test_a_failure_counts_until_the_settings_of_its_stage_change(tmp_path, stage
     assert plan.failure(elsewhere, arm, tmp_path)
     file.unlink()
     assert plan.failure(configuration, arm, tmp_path) is None
+
+
+def test_a_failure_counts_until_a_file_that_it_read_is_another(tmp_path):
+    configuration = load(methods=["lora"])
+    [arm] = plan.arms(configuration, "sentiment")
+    settings = plan.SETTINGS["train_adapter"](configuration, arm)
+    write_failure(tmp_path, arm, "train_adapter", settings, **{"train.jsonl": "rows"})
+    (tmp_path / "train.jsonl").write_text("rows")
+    assert plan.failure(configuration, arm, tmp_path)
+    (tmp_path / "train.jsonl").write_text("other rows")
+    assert plan.failure(configuration, arm, tmp_path) is None
+
+
+def test_a_failed_evaluation_is_tried_again_when_the_training_is_to_be_another(tmp_path):
+    configuration = load(methods=["lora"])
+    [arm] = plan.arms(configuration, "sentiment")
+    write_failure(tmp_path, arm, "evaluate_adapter", plan.SETTINGS["evaluate_adapter"](configuration, arm))
+    training = {"settings": plan.SETTINGS["train_adapter"](configuration, arm)}
+    (tmp_path / arm.folder / "training.json").write_text(json.dumps(training))
+    assert plan.failure(configuration, arm, tmp_path)
+    assert plan.failure(load(methods=["lora"], training={"learning_rate": 1e-5}), arm, tmp_path) is None
 
 
 @pytest.mark.parametrize(
