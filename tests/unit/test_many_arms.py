@@ -53,6 +53,7 @@ def run(script: str, *arguments) -> tuple[float, int]:
 def test_500_arms_take_less_than_a_minute_and_a_gigabyte(results):
     tables, page = results.folder / "tables", results.folder / "report.html"
     pooled, main = tables / "metrics_pooled.csv", [tables / "main.tex", tables / "main.md"]
+    errors = {name: tables / f"{name}.csv" for name in ("mistakes", "disagreements", "breakdown", "calibration")}
     metrics = ["--metrics", *results.metrics]
     answers = [*metrics, "--predictions", *results.predictions]
     costs = [
@@ -65,6 +66,7 @@ def test_500_arms_take_less_than_a_minute_and_a_gigabyte(results):
             *("--training", *results.trainings, "--resources-train", *results.resources),
             *("--price-per-hour", 0.1, "--output", tables / "resources.csv"),
         ),
+        run("analyze_errors", *answers, *(part for name, file in errors.items() for part in (f"--{name}", file))),
     ]
     costs.append(
         run(
@@ -73,7 +75,8 @@ def test_500_arms_take_less_than_a_minute_and_a_gigabyte(results):
             *("--pooled-table", pooled, "--main-table", *main, "--comparison-table", tables / "comparison.csv"),
             *("--resources-table", tables / "resources.csv", *answers, "--training", *results.trainings),
             *("--prompts", *results.prompts, "--models", *results.models, "--dataset", results.dataset),
-            *("--split", results.split, "--output", page),
+            *("--error-tables", *errors.values(), "--audit", results.audit, "--audit-tables", *results.audit_tables),
+            *("--split", results.split, "--bibliography", results.folder / "references.bib", "--output", page),
         )
     )
     seconds, peaks = zip(*costs, strict=True)

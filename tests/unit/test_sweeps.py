@@ -104,8 +104,8 @@ def test_what_cannot_stand_in_a_path_has_a_digest_and_stays_distinct():
          "micro_batch_size 3 does not divide batch_size 16"),
         ({"sweep": {"grid": {"method.peft.r": [8, 8]}}}, "sweep.grid.method.peft.r: 8 stands twice"),
         ({"sweep": {"grid": {"method.peft.r": [8, "8"]}}}, "sweep.grid: r=8 stands twice"),
-        ({"sweep": {"methods": ["tfidf"], "grid": {"method.peft.r": [8]}}}, "sweep.methods.0: 'tfidf' trains no "
-         "adapter, so there is nothing to sweep"),
+        ({"sweep": {"methods": ["tfidf"], "grid": {"method.peft.r": [8]}}}, "sweep.methods.0: 'tfidf' trains "
+         "nothing, so there is nothing to sweep"),
         ({"sweep": {"methods": ["lorra"], "grid": {"method.peft.r": [8]}}}, "sweep.methods.0: 'lorra' is not among the "
          "experiment's methods; did you mean 'lora'?"),
         ({"methods": ["majority"], "sweep": {"grid": {"method.peft.r": [8]}}}, "sweep: none of the experiment's "
