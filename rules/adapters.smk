@@ -34,6 +34,8 @@ rule train_adapter:
         settings=arm_settings("train_adapter"),
         # Not an output, since Snakemake deletes outputs before a job starts, and a killed job resumes from here.
         checkpoints="results/checkpoints/{experiment}/{model}/{method}/seed{seed}",
+        # Sent to another tracker, the results are the same.
+        tracking=Untracked(CONFIGURATION.tracking),
         tracking_folder="results/tracking",
     message:
         "Training {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
@@ -41,7 +43,7 @@ rule train_adapter:
         "logged {log:q} python {input.script:q} --model {input.model:q} --train {input.train:q}"
         " --validation {input.validation:q} --settings {params.settings:q} --adapter-config {output.adapter_config:q}"
         " --training-log {output.training_log:q} --training {output.training:q} --resources {output.resources:q}"
-        " --reload-probe {output.reload_probe:q} --checkpoints {params.checkpoints:q} --tracking {TRACKING}"
+        " --reload-probe {output.reload_probe:q} --checkpoints {params.checkpoints:q} --tracking {params.tracking:q}"
         " --tracking-folder {params.tracking_folder:q} --threads {threads}"
 
 

@@ -60,8 +60,6 @@ FAILED_SWEEPS = plan.failed_sweeps(chain(*ARMS.values()), chain(*CANDIDATES.valu
 FAILURES |= {arm: FAILURES[candidate] for arm, candidate in FAILED_SWEEPS.items()}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
 TABLE_RULES = ("summarize_metrics", "write_main_table", "compare_methods", "summarize_resources", "analyze_errors")
-# A global of the shell commands rather than a parameter, since another tracker changes no result and reruns nothing.
-TRACKING = CONFIGURATION.tracking
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -127,6 +125,16 @@ def code_of(name):
     file = PROJECT / "scripts" / f"{name}.py"
     contents = {str(file.relative_to(PROJECT)): sha256_of(file) for file in [file, *import_closure(file)]}
     return sha256(canonical_json(contents).encode()).hexdigest()
+
+
+class Untracked:
+    """A parameter that Snakemake does not record, since it is no plain value; so a change of it reruns nothing."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __str__(self):
+        return self._text
 
 
 # Arms
@@ -239,9 +247,9 @@ def tables(wildcards):
 
 
 def adapter_files(wildcards):
-    """All that is kept of the trained arms, with the model cards."""
-    made = [*rules.train_adapter.output, *rules.write_model_card.output]
-    made = [file for file in made if not file.endswith("resources_train.json")]
+    """What is the trained arms' own, with the model cards; not the tokenizer, which is the base model's."""
+    trained = rules.train_adapter.output
+    made = [trained.adapter_config, trained.adapter[0], trained.training, *rules.write_model_card.output]
     arms = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
     return [file for arm in arms for file in expand(made, **arm.wildcards)]
 
@@ -432,16 +440,6 @@ def prepare_dataset_settings(wildcards):
 
 def split_dataset_settings(wildcards):
     return canonical_json(plan.split_dataset_settings(CONFIGURATION, wildcards.experiment))
-
-
-class Untracked:
-    """A parameter that Snakemake does not record, since it is no plain value; so a change of it reruns nothing."""
-
-    def __init__(self, text):
-        self._text = text
-
-    def __str__(self):
-        return self._text
 
 
 def check_leakage_settings(wildcards):

@@ -270,7 +270,7 @@ LEAVES = {
     "experiment.parity.task": (OTHER_TASK, ONLY_DATA),
     "experiment.parity.split.group": (GROUPED, ONLY_DATA),
     "experiment.parity.training.engine": ("plain", TRAIN),
-    "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK),
+    "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK | {"plot_calibration": 1}),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
     "experiment.parity.evaluation.batch_tokens": (512, ASK),
     # A candidate, which is then the arm's; see also test_sweeps.py.

@@ -89,7 +89,8 @@ def test_only_steps_with_a_model_ask_for_a_gpu(fresh, hardware, expected):
     command = [sys.executable, "-c", READ_GPUS, hardware]
     done = subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, check=True)
     asking = json.loads(done.stdout.splitlines()[-1])
-    assert asking == dict.fromkeys(("train_adapter", "evaluate_adapter", "evaluate_prompted", "doctor"), expected)
+    with_a_model = ("train_adapter", "evaluate_adapter", "evaluate_prompted", "generate_pairs_locally", "doctor")
+    assert asking == dict.fromkeys(with_a_model, expected)
 
 
 def test_the_report_of_snakemake(finished, tmp_path):

@@ -21,8 +21,9 @@ CURVE = EXPERIMENT | {"methods": ["majority", "tfidf", "lora"], "learning_curve"
 # With a rate of 1e-9 nothing is learned, so that the smaller adapter ties, and wins; with 0.01 something is.
 SMALL, LARGE = "learning_rate=1e-09,r=2", "learning_rate=1e-09,r=4"
 # What a table or figure of arms is, and what shows them.
-TABLES = {"summarize_metrics", "compare_methods", "summarize_resources"}
-SHOWN = TABLES | {"plot_accuracy", "plot_confusion", "plot_training", "plot_resources", "write_report"}
+TABLES = {"summarize_metrics", "write_main_table", "compare_methods", "summarize_resources", "analyze_errors"}
+FIGURES = {"plot_accuracy", "plot_confusion", "plot_training", "plot_resources"}
+SHOWN = TABLES | FIGURES | {"write_report", "write_crate"}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_one_more_value_trains_one_arm(swept):
 
 def test_one_more_number_of_rows_trains_one_arm_of_each_method(swept):
     rules = ("draw_rows", "train_adapter", "evaluate_adapter", "evaluate_classical", "plot_learning_curve")
-    assert swept.dry_run(*curve(swept, 18, 12)) == dict.fromkeys((*rules, "write_report"), 1)
+    assert swept.dry_run(*curve(swept, 18, 12)) == dict.fromkeys((*rules, "write_report", "write_crate"), 1)
 
 
 def test_each_seed_has_its_own_candidates_and_rows(swept):
@@ -134,6 +135,7 @@ def fail(project: Project, experiment: str, **fields) -> Path:
         if arm.method == "lora" and all(getattr(arm, key) == value for key, value in fields.items()):
             settings = plan.train_adapter_settings(configuration, arm)
             failure = {"arm": settings["arm"], "stage": "train_adapter", "reason": "the loss is NaN"}
+            failure["inputs_sha256"] = {}
             failure["settings_sha256"] = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
             write_json(project.folder / arm.folder / "failure.json", failure)
 
