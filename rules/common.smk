@@ -519,6 +519,9 @@ def final_outputs():
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
+        # By itself: Snakemake does not start a checkpoint for a job whose outputs are there.
+        if CANDIDATES[experiment]:
+            files += expand(rules.select_candidates.output, experiment=experiment)
     for arm in ALL_ARMS:
         stages = plan.own_stages(CONFIGURATION, arm)
         last = "training.json" if stages == ("train_adapter",) else "metrics.json"
