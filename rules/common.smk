@@ -246,12 +246,17 @@ def tables(wildcards):
     return [file for name in TABLE_RULES for file in expand(getattr(rules, name).output, **wildcards)]
 
 
-def adapter_files(wildcards):
-    """What is the trained arms' own, with the model cards; not the tokenizer, which is the base model's."""
-    trained = rules.train_adapter.output
-    made = [trained.adapter_config, trained.adapter[0], trained.training, *rules.write_model_card.output]
+def model_cards(wildcards):
+    """The card beside the adapter of every trained arm."""
     arms = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
-    return [file for arm in arms for file in expand(made, **arm.wildcards)]
+    return [file for arm in arms for file in expand(rules.write_model_card.output, **arm.wildcards)]
+
+
+def folders_of_arms(wildcards):
+    """The folders of the experiment's arms, and those of the candidates that are some arms' adapters."""
+    arms = ARMS[wildcards.experiment]
+    trained = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
+    return list(dict.fromkeys(arm.folder for arm in [*arms, *trained]))
 
 
 def metrics_of_adapter(wildcards):

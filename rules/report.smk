@@ -72,17 +72,12 @@ rule write_crate:
         report=rules.write_report.output,
         tables=tables,
         figures=figures,
-        metrics=files_of_arms("metrics.json"),
-        predictions=files_of_arms("predictions.jsonl"),
-        adapters=adapter_files,
-        failures=failures_of_arms,
+        cards=model_cards,
         prompts=prompts_of_models,
         split=split_file("summary.json"),
         train=split_file("train.jsonl"),
         validation=split_file("validation.jsonl"),
         test=split_file("test.jsonl"),
-        resources_evaluate=files_of_arms("resources_evaluate.json"),
-        resources_train=files_of_arms("resources_train.json", "train_adapter"),
         dataset=dataset_manifest,
         models=manifests_of_models,
     output:
@@ -96,11 +91,13 @@ rule write_crate:
     params:
         code=code_of("write_crate"),
         settings=write_crate_settings,
+        # All files of the arms are in the crate, but only the report, which is made of them, is an input: to name ten
+        # files of each of a thousand arms would make Snakemake slow and the command too long.
+        arms=folders_of_arms,
     message:
         "Describing the results of {wildcards.experiment} as an RO-Crate"
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --citation {input.citation:q}"
-        " --files {input.report:q} {input.tables:q} {input.figures:q} {input.metrics:q} {input.predictions:q}"
-        " {input.adapters:q} {input.failures:q} {input.prompts:q} {input.split:q} {input.train:q}"
-        " {input.validation:q} {input.test:q} --resources {input.resources_evaluate:q} {input.resources_train:q}"
-        " --dataset {input.dataset:q} --models {input.models:q} --output {output:q}"
+        " --files {input.report:q} {input.tables:q} {input.figures:q} {input.prompts:q} {input.split:q} {input.train:q}"
+        " {input.validation:q} {input.test:q} --arms {params.arms:q} --dataset {input.dataset:q}"
+        " --models {input.models:q} --output {output:q}"

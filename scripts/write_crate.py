@@ -21,7 +21,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--citation", type=Path, required=True, help="CITATION.cff")
     parser.add_argument("--files", type=Path, nargs="+", required=True, help="what is in the crate")
     parser.add_argument(
-        "--resources", type=Path, nargs="*", default=[], help="resources_*.json of the arms; also in it"
+        "--arms", type=Path, nargs="*", default=[], help="folders of the arms, all files of which are too"
     )
     parser.add_argument("--dataset", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--models", type=Path, nargs="*", default=[], help="manifest.json in each model's folder")
@@ -32,7 +32,9 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     software = yaml.safe_load(args.citation.read_text(encoding="utf-8"))
-    sources = Sources([*args.files, *args.resources], args.resources, args.dataset, args.models)
+    of_arms = [file for folder in args.arms for file in folder.rglob("*") if file.is_file()]
+    resources = [file for file in of_arms if file.name.startswith("resources_")]
+    sources = Sources([*args.files, *of_arms], resources, args.dataset, args.models)
     write_json(args.output, crate_metadata(args.settings, software, sources, args.output.parent))
 
 

@@ -50,9 +50,8 @@ print(json.dumps([[issue.severity.name, issue.message] for issue in result.get_i
 def make_crate(results, monkeypatch) -> Path:
     output = results.folder / "ro-crate-metadata.json"
     settings = {key: results.settings[key] for key in ("experiment", "dataset", "models")}
-    files = [*results.metrics, *results.predictions, *results.trainings, *results.logs, *results.failures]
-    arguments = ["--citation", ROOT / "CITATION.cff", "--files", *files, *results.prompts, results.split]
-    arguments += ["--resources", *results.evaluations, *results.resources]
+    arms = dict.fromkeys(file.parent for file in [*results.metrics, *results.failures])
+    arguments = ["--citation", ROOT / "CITATION.cff", "--files", *results.prompts, results.split, "--arms", *arms]
     arguments += ["--dataset", results.dataset, "--models", *results.models, "--output", output]
     monkeypatch.setattr(sys, "argv", ["x", "--settings", json.dumps(settings), *map(str, arguments)])
     write_crate.main()
