@@ -273,7 +273,7 @@ LEAVES = {
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK | {"plot_calibration": 1}),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
     "experiment.parity.evaluation.batch_tokens": (512, ASK),
-    # A candidate, which is then the arm's; see also test_sweep_runs.py. Whose card is missing is known when it is selected.
+    # A candidate, which is then the arm's; see also test_sweep_runs.py. That its card is missing is known later.
     "experiment.parity.sweep": (
         {"experiment": {"parity": {"sweep": {"methods": ["lora"], "grid": {"method.peft.r": [3]}}}}},
         {rule: count for rule, count in after(train_adapter=1).items() if rule != "write_model_card"}
