@@ -158,9 +158,8 @@ def files_of_arms(name, stage=None):
     """An input function: the file of this name of every running arm; what training wrote, where its adapter is from."""
 
     def files(wildcards):
-        arms = running_arms(wildcards.experiment, stage)
-        if stage == "train_adapter":
-            arms = [trained_arm(arm) for arm in arms]
+        experiment = wildcards.experiment
+        arms = trained_arms(experiment) if stage == "train_adapter" else running_arms(experiment, stage)
         return [f"{arm.folder}/{name}" for arm in arms]
 
     return files
@@ -186,6 +185,11 @@ def trained_arm(arm):
         return arm
     table = checkpoints.select_candidates.get(experiment=arm.experiment).output[0]
     return replace(arm, variant=plan.selected_candidate(Path(table), arm))
+
+
+def trained_arms(experiment):
+    """The arms that the adapters of an experiment's running arms come from."""
+    return [trained_arm(arm) for arm in running_arms(experiment, "train_adapter")]
 
 
 def of_training(name):
@@ -248,15 +252,14 @@ def tables(wildcards):
 
 def model_cards(wildcards):
     """The card beside the adapter of every trained arm."""
-    arms = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
+    arms = trained_arms(wildcards.experiment)
     return [file for arm in arms for file in expand(rules.write_model_card.output, **arm.wildcards)]
 
 
 def folders_of_arms(wildcards):
     """The folders of the experiment's arms, and those of the candidates that are some arms' adapters."""
-    arms = ARMS[wildcards.experiment]
-    trained = [trained_arm(arm) for arm in running_arms(wildcards.experiment, "train_adapter")]
-    return list(dict.fromkeys(arm.folder for arm in [*arms, *trained]))
+    arms = [*ARMS[wildcards.experiment], *trained_arms(wildcards.experiment)]
+    return list(dict.fromkeys(arm.folder for arm in arms))
 
 
 def metrics_of_adapter(wildcards):
@@ -435,57 +438,18 @@ def arm_settings(stage):
     return settings
 
 
-def fetch_dataset_settings(wildcards):
-    return canonical_json(plan.fetch_dataset_settings(CONFIGURATION, wildcards.dataset, wildcards.part))
-
-
-def prepare_dataset_settings(wildcards):
-    return canonical_json(plan.prepare_dataset_settings(CONFIGURATION, wildcards.dataset))
-
-
-def split_dataset_settings(wildcards):
-    return canonical_json(plan.split_dataset_settings(CONFIGURATION, wildcards.experiment))
-
-
-def check_leakage_settings(wildcards):
-    return Untracked(canonical_json(plan.check_leakage_settings(CONFIGURATION, wildcards.experiment)))
-
-
-def audit_splits_settings(wildcards):
-    return canonical_json(plan.audit_splits_settings(CONFIGURATION, wildcards.experiment))
-
-
-def settings_of_dataset(name):
-    """A params function: the settings of a rule for a dataset."""
+def settings_of(rule, *wildcard_names):
+    """A params function: the settings of a rule, which these wildcards choose."""
 
     def settings(wildcards):
-        return canonical_json(getattr(plan, f"{name}_settings")(CONFIGURATION, wildcards.dataset))
+        chosen = [getattr(wildcards, name) for name in wildcard_names]
+        return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, *chosen))
 
     return settings
 
 
-def split_instructions_settings(wildcards):
-    return canonical_json(plan.split_instructions_settings(CONFIGURATION, wildcards.experiment))
-
-
-def fetch_model_settings(wildcards):
-    return canonical_json(plan.fetch_model_settings(CONFIGURATION, wildcards.model))
-
-
-def inspect_prompts_settings(wildcards):
-    return canonical_json(plan.inspect_prompts_settings(CONFIGURATION, wildcards.experiment))
-
-
-def compare_methods_settings(wildcards):
-    return canonical_json(plan.compare_methods_settings(CONFIGURATION, wildcards.experiment))
-
-
-def write_report_settings(wildcards):
-    return canonical_json(plan.write_report_settings(CONFIGURATION, wildcards.experiment))
-
-
-def write_crate_settings(wildcards):
-    return canonical_json(plan.write_crate_settings(CONFIGURATION, wildcards.experiment))
+def check_leakage_settings(wildcards):
+    return Untracked(settings_of("check_leakage", "experiment")(wildcards))
 
 
 def write_model_card_settings(wildcards):

@@ -11,7 +11,7 @@ rule fetch_dataset:
         mem_mb=1000,
     params:
         code=code_of("fetch_dataset"),
-        settings=fetch_dataset_settings,
+        settings=settings_of("fetch_dataset", "dataset", "part"),
     message:
         "Fetching {wildcards.part} of {wildcards.dataset}"
     shell:
@@ -35,7 +35,7 @@ rule prepare_dataset:
         mem_mb=2000,
     params:
         code=code_of("prepare_dataset"),
-        settings=prepare_dataset_settings,
+        settings=settings_of("prepare_dataset", "dataset"),
         raw=raw_arguments,
         own=own_data,
     message:
@@ -64,7 +64,7 @@ rule split_dataset:
         mem_mb=2000,
     params:
         code=code_of("split_dataset"),
-        settings=split_dataset_settings,
+        settings=settings_of("split_dataset", "experiment"),
     message:
         "Splitting the rows of {wildcards.experiment}"
     shell:
@@ -121,7 +121,7 @@ rule audit_splits:
         mem_mb=2000,
     params:
         code=code_of("audit_splits"),
-        settings=audit_splits_settings,
+        settings=settings_of("audit_splits", "experiment"),
     message:
         "Auditing the splits of {wildcards.experiment}"
     shell:

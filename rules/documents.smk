@@ -15,7 +15,7 @@ rule convert_documents:
         mem_mb=4000,
     params:
         code=code_of("convert_documents"),
-        settings=settings_of_dataset("convert_documents"),
+        settings=settings_of("convert_documents", "dataset"),
         place=documents_place,
         own=own_documents,
     message:
@@ -43,7 +43,7 @@ rule chunk_documents:
         mem_mb=2000,
     params:
         code=code_of("chunk_documents"),
-        settings=settings_of_dataset("chunk_documents"),
+        settings=settings_of("chunk_documents", "dataset"),
     message:
         "Cutting the documents of {wildcards.dataset} into chunks"
     shell:
@@ -68,7 +68,7 @@ rule generate_pairs:
         mem_mb=2000,
     params:
         code=code_of("generate_pairs"),
-        settings=settings_of_dataset("generate_pairs"),
+        settings=settings_of("generate_pairs", "dataset"),
         # No output: the answers that were paid for outlive a job that failed, and one that runs again.
         answers="results/datasets/{dataset}/answers",
         decisions=decisions_argument,
@@ -100,7 +100,7 @@ rule generate_pairs_locally:
         mem_mb=4000,
     params:
         code=code_of("generate_pairs_locally"),
-        settings=settings_of_dataset("generate_pairs"),
+        settings=settings_of("generate_pairs", "dataset"),
         answers="results/datasets/{dataset}/answers",
         decisions=decisions_argument,
         decided=decisions_digest,
@@ -132,7 +132,7 @@ rule sample_for_review:
         mem_mb=1000,
     params:
         code=code_of("sample_for_review"),
-        settings=settings_of_dataset("sample_for_review"),
+        settings=settings_of("sample_for_review", "dataset"),
         decisions=decisions_argument,
         decided=decisions_digest,
     message:
@@ -166,7 +166,7 @@ rule check_review:
         mem_mb=2000,
     params:
         code=code_of("check_review"),
-        settings=settings_of_dataset("check_review"),
+        settings=settings_of("check_review", "dataset"),
         review=review_arguments,
         decisions=decisions_argument,
         decided=decisions_digest,
@@ -194,7 +194,7 @@ rule prepare_instructions:
         mem_mb=2000,
     params:
         code=code_of("prepare_instructions"),
-        settings=settings_of_dataset("prepare_instructions"),
+        settings=settings_of("prepare_instructions", "dataset"),
         raw=raw_arguments,
         own=own_data,
     message:
@@ -223,7 +223,7 @@ rule split_instructions:
         mem_mb=2000,
     params:
         code=code_of("split_instructions"),
-        settings=split_instructions_settings,
+        settings=settings_of("split_instructions", "experiment"),
     message:
         "Splitting the instructions of {wildcards.experiment}"
     shell:

@@ -12,7 +12,7 @@ rule fetch_model:
         mem_mb=4000,
     params:
         code=code_of("fetch_model"),
-        settings=fetch_model_settings,
+        settings=settings_of("fetch_model", "model"),
         local=own_model_arguments,
     message:
         "Fetching the model {wildcards.model}"
@@ -41,7 +41,7 @@ rule inspect_prompts:
         mem_mb=2000,
     params:
         code=code_of("inspect_prompts"),
-        settings=inspect_prompts_settings,
+        settings=settings_of("inspect_prompts", "experiment"),
     message:
         "Counting the tokens of the prompts of {wildcards.experiment} for {wildcards.model}"
     shell:

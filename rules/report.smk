@@ -48,7 +48,7 @@ rule write_report:
         mem_mb=1000,
     params:
         code=code_of("write_report"),
-        settings=write_report_settings,
+        settings=settings_of("write_report", "experiment"),
     message:
         "Writing the report of {wildcards.experiment}"
     shell:
@@ -90,7 +90,7 @@ rule write_crate:
         mem_mb=1000,
     params:
         code=code_of("write_crate"),
-        settings=write_crate_settings,
+        settings=settings_of("write_crate", "experiment"),
         # All files of the arms are in the crate, but only the report, which is made of them, is an input: to name ten
         # files of each of a thousand arms would make Snakemake slow and the command too long.
         arms=folders_of_arms,

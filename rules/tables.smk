@@ -58,7 +58,7 @@ rule compare_methods:
         mem_mb=1000,
     params:
         code=code_of("compare_methods"),
-        settings=compare_methods_settings,
+        settings=settings_of("compare_methods", "experiment"),
     message:
         "Comparing the methods of {wildcards.experiment}"
     shell:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import CONTENDER, KEY, Run, read_all_runs, read_arms
+from reprolora.arms import CONTENDER, KEY, Run, group_runs, read_all_runs, read_arms
 from reprolora.bootstrap import mean_estimates, pool_seeds, score_runs
 from reprolora.errors import run_script
 from reprolora.files import write_text
@@ -88,10 +88,9 @@ def pooled_table(table: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
     means = [*MEASURES, "weighted_f1", "invalid_rate"]
     pooled[means] = groups[means].mean().round(DIGITS)
     pooled[[f"{measure}_sd" for measure in MEASURES]] = groups[MEASURES].std().round(DIGITS)
-    members: dict[tuple, list[int]] = {key: [] for key in pooled.index[pooled["seeds"] > 1]}
-    chosen = [run for run in runs if tuple(getattr(run, key) for key in CONTENDER) in members]
-    for index, run in enumerate(chosen):
-        members[run.model, run.method, run.mode].append(index)
+    several = set(pooled.index[pooled["seeds"] > 1])
+    chosen = [run for run in runs if (run.model, run.method, run.mode) in several]
+    members = group_runs(chosen)
     if members:
         scores = pool_seeds(score_runs(chosen), list(members.values()))
         for measure in MEASURES:

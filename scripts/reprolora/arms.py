@@ -115,6 +115,14 @@ def read_all_runs(metrics_files: Sequence[str | Path], predictions_files: Sequen
     return runs
 
 
+def group_runs(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[int]]:
+    """The positions of the runs of each contender (model, method, mode), which are its seeds, in order."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for position, run in enumerate(runs):
+        groups.setdefault((run.model, run.method, run.mode), []).append(position)
+    return groups
+
+
 def check_same_rows(runs: Sequence[Run], files: Sequence[str | Path]) -> None:
     """Refuse runs that did not answer the same rows in the same order; `files` names where each came from."""
     first = runs[0]
@@ -177,3 +185,8 @@ def read_table(file: str | Path) -> pd.DataFrame:
     """A table of results. Empty fields are missing values; a method may be called `NA`, and a model `7`."""
     names = [f"{key}{side}" for key in ("model", "method") for side in ("", "_a", "_b")]
     return pd.read_csv(file, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(names, str))
+
+
+def read_texts(file: str | Path) -> pd.DataFrame:
+    """A table with texts in it, in which `NA` or `null` is a text like any other; all columns are texts."""
+    return pd.read_csv(file, keep_default_na=False, dtype=str)

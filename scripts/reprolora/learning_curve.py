@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from reprolora.arms import arm_names
+from reprolora.arms import KEY, arm_names
 from reprolora.figures import COLUMN, MARKERS, PALETTE, use_style
 
 MEASURES = {"accuracy": "Accuracy", "macro_f1": "Macro-F1"}
@@ -28,7 +28,7 @@ def learning_curve_table(metrics: Sequence[dict], all_rows: int) -> pd.DataFrame
     """
     rows = [
         {
-            **{key: content["arm"][key] for key in ("model", "method", "seed")},
+            **{key: content["arm"][key] for key in KEY},
             "mode": mode,
             "rows": int(content["arm"].get("variant", f"rows={all_rows}").removeprefix("rows=")),
             **{key: scores[key] for key in ("n", *SCORES)},

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.stats.proportion import proportion_confint
 
-from reprolora.arms import Run, arm_names
+from reprolora.arms import ALL_SEEDS, CONTENDER, Run, arm_names, group_runs
 from reprolora.labels import INVALID
 from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS
 
@@ -47,11 +47,12 @@ class Contender:
 
 def contenders(runs: Sequence[Run]) -> list[Contender]:
     """The contenders in the order of their first runs. The runs have answered the same rows."""
-    groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.model, run.method, run.mode), []).append(run)
-    keys = pd.DataFrame(list(groups), columns=["model", "method", "mode"]).assign(seed="all")
-    return [_contender(name, seeds) for name, seeds in zip(arm_names(keys), groups.values(), strict=True)]
+    groups = group_runs(runs)
+    keys = pd.DataFrame(list(groups), columns=CONTENDER).assign(seed=ALL_SEEDS)
+    return [
+        _contender(name, [runs[position] for position in positions])
+        for name, positions in zip(arm_names(keys), groups.values(), strict=True)
+    ]
 
 
 def _contender(name: str, seeds: Sequence[Run]) -> Contender:

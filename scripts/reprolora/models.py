@@ -76,11 +76,11 @@ def load_base(
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, device_map={"": device}, local_files_only=True, **options
     )
-    for parameter in model.parameters():
-        if quantization and parameter.dtype.is_floating_point:
-            # What was not quantized (norms, embedding) is still a part of the mapped file, and would keep all of it in
-            # memory.
-            parameter.data = parameter.data.clone()
+    if quantization:
+        # What was not quantized (norms, embedding) is a part of the mapped file, which would stay in memory whole.
+        for parameter in model.parameters():
+            if parameter.dtype.is_floating_point:
+                parameter.data = parameter.data.clone()
     return model.requires_grad_(False)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from reprolora.arms import read_texts
 from reprolora.errors import UserError
 from reprolora.splits import SPLITS
 
@@ -18,7 +19,8 @@ def audit_section(audit: Mapping[str, Any], tables: Sequence[Path]) -> dict[str,
     read = {file.stem: read_texts(file) for file in tables}
     if read.keys() != {"near_duplicates", "label_suspects"}:
         raise UserError(f"--audit-tables: {', '.join(read)}; give near_duplicates.csv and label_suspects.csv")
-    pairs = read["near_duplicates"]
+    pairs = read["near_duplicates"].astype({"similarity": float})
+    suspects = read["label_suspects"].astype(dict.fromkeys(("label_probability", "suggestion_probability"), float))
     across = pairs[(pairs["split"] == "test") & (pairs["other_split"] != "test")]
     # A pair stands twice, once from the side of each of its rows.
     contradicting = pairs[(pairs["label"] != pairs["other_label"])]
@@ -34,12 +36,5 @@ def audit_section(audit: Mapping[str, Any], tables: Sequence[Path]) -> dict[str,
         },
         "labels": audit["label_suspects"],
         "rows": sum(audit["splits"][split]["rows"] for split in SPLITS),
-        "suspects": read["label_suspects"].head(MOST_SUSPECTS).to_dict("records"),
+        "suspects": suspects.head(MOST_SUSPECTS).to_dict("records"),
     }
-
-
-def read_texts(file: Path) -> pd.DataFrame:
-    """A table with texts in it, in which `NA` or `null` is a text like any other."""
-    numbers = ["similarity", "label_probability", "suggestion_probability"]
-    table = pd.read_csv(file, keep_default_na=False, dtype=str)
-    return table.astype({column: float for column in numbers if column in table})

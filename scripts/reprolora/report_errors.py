@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from reprolora.arms import method_name
+from reprolora.arms import method_name, read_texts
 from reprolora.errors import UserError
 from reprolora.mistakes import ANSWER_OF
 
@@ -19,7 +17,7 @@ MOST_ARMS = 40
 
 def errors_section(tables: Sequence[Path]) -> dict[str, Any]:
     """What the page says of mistakes; the best arms first. Without any arm, `arms` is empty."""
-    read = {file.stem: pd.read_csv(file, keep_default_na=False, dtype=str) for file in tables}
+    read = {file.stem: read_texts(file) for file in tables}
     if read.keys() != TABLES:
         raise UserError(f"--error-tables: {', '.join(read)}; give {', '.join(sorted(TABLES))}")
     breakdown = read["breakdown"].astype({"n": int, "accuracy": float, "accuracy_low": float, "accuracy_high": float})

@@ -12,7 +12,7 @@ from scipy.stats import binom, norm, t
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_effectsize
 
-from reprolora.arms import ALL_SEEDS, CLASSICAL, Run, arm_names
+from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Run, arm_names, group_runs
 from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs
 from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
 
@@ -70,9 +70,7 @@ def compare_runs(
     too whether the two are equivalent within it (`equivalence_p_values`, `equivalence_verdicts`).
     """
     scores = score_runs(runs, resamples=resamples, seed=seed)
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    for k, run in enumerate(runs):
-        groups.setdefault((run.model, run.method, run.mode), []).append(k)
+    groups = group_runs(runs)
     members = list(groups.values())
     pooled = pool_seeds(scores, members, seed=seed)
     mode = np.array([mode for _, _, mode in groups])
@@ -80,7 +78,7 @@ def compare_runs(
     together = (mode[first] == mode[second]) | (mode[first] == CLASSICAL) | (mode[second] == CLASSICAL)
     first, second = first[together], second[together]
 
-    methods = pd.DataFrame(list(groups), columns=["model", "method", "mode"])
+    methods = pd.DataFrame(list(groups), columns=CONTENDER)
     methods["seed"] = [runs[group[0]].seed if len(group) == 1 else ALL_SEEDS for group in members]
     tables = [_table("method", methods, pooled, first, second, margin)]
     pairs = [pair for a, b in zip(first, second, strict=True) for pair in _seed_pairs(runs, members[a], members[b])]

@@ -5,8 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from reprolora.arms import arm_names, read_table
-from reprolora.statistics import ALL_SEEDS
+from reprolora.arms import ALL_SEEDS, arm_names, read_table
 
 
 def sweep_section(table_file: Path | None) -> dict[str, Any] | None:
