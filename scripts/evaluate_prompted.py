@@ -40,7 +40,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     settings = json.loads(args.settings)
-    folder, inputs = Path(args.metrics).parent, [args.model, args.test]
+    folder, inputs = Path(args.metrics).parent, [args.model, args.test, *filter(None, [args.train])]
     with recorded_failure(folder, settings["arm"], "evaluate_prompted", args.settings, inputs):
         evaluate_prompted(args, settings)
 

@@ -101,6 +101,17 @@ def test_each_mode_is_a_score_of_its_own(tmp_path, monkeypatch):
     assert "| likelihood | Accuracy | " in card.text
 
 
+def test_the_card_of_a_full_fine_tuning_is_not_an_adapters(results, monkeypatch):
+    training = read_json(results.trainings[0])
+    training["settings"]["method"] |= {"peft": None, "full": True}
+    training["actual"]["adapter_dtype"] = None
+    write_json(results.trainings[0], training)
+    card, _ = write_card(results, "lora", monkeypatch)
+    assert card.data.library_name == "transformers" and "lora" not in card.data.tags
+    assert "load_state_dict" in card.text and "AutoPeft" not in card.text
+    assert "adapter in" not in card.text
+
+
 def test_the_same_files_give_the_same_card(results, monkeypatch):
     _, file = write_card(results, "lora", monkeypatch)
     first = Path(file).read_bytes()
