@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from reprolora.engine import answers, plain
 from reprolora.engine.ragged import why_not
 from reprolora.errors import ArmFailed
-from reprolora.files import read_jsonl, write_json, write_jsonl
+from reprolora.files import read_jsonl, sha256_of, write_json, write_jsonl
 from reprolora.labels import extract_label
 from reprolora.measure import Meter
 from reprolora.metrics import classification_metrics
@@ -106,7 +106,7 @@ def answer_test(
     with meter.phase("evaluate"):
         predictions, metrics = evaluate(asker, rows, settings["evaluation"], settings["arm"])
     write_jsonl(outputs.predictions, predictions)
-    write_json(outputs.metrics, metrics | facts)
+    write_json(outputs.metrics, metrics | facts | {"predictions_sha256": sha256_of(outputs.predictions)})
     write_json(
         outputs.resources,
         {
