@@ -305,9 +305,9 @@ def checked_split():
     def file(wildcards):
         if wildcards.experiment in INSTRUCTION_EXPERIMENTS:
             return []
-        return split_file("leakage.json")(wildcards)
+        return split_path(wildcards.experiment, "leakage.json")
 
-    return ancient(file)
+    return ancient(file if INSTRUCTION_EXPERIMENTS else split_file("leakage.json"))
 
 
 def rows_of_experiment(wildcards):
@@ -510,7 +510,7 @@ def final_outputs():
         seed = EXPERIMENTS[experiment].split.seed
         files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
         files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
-        files += [f"{arm.folder}/training.json" for arm in running_arms(experiment, "train_adapter")]
+        files += [f"{arm.folder}/metrics.json" for arm in running_arms(experiment)]
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)

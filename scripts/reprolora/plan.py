@@ -377,7 +377,8 @@ def evaluate_prompted_settings(configuration: Configuration, arm: Arm) -> dict[s
 
 
 def evaluate_adapter_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
-    return asking(configuration, arm) | {"answers": configuration.experiment[arm.experiment].answers.model_dump()}
+    answers = configuration.experiment[arm.experiment].answers.model_dump(exclude={"judge"})
+    return asking(configuration, arm) | {"answers": answers}
 
 
 def evaluate_base_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
