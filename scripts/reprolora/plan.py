@@ -290,6 +290,11 @@ def inspect_instructions_settings(configuration: Configuration, experiment: str)
     }
 
 
+def judge_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    judge = configuration.experiment[experiment].answers.judge
+    return {"judge": judge.model_dump(exclude={"labels"}), "before": configuration.method_before(experiment)}
+
+
 def compare_methods_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     return configuration.experiment[experiment].comparison.model_dump()
 
