@@ -1,5 +1,6 @@
 """What the rules share: the configuration, the arms, and the helpers that name inputs, settings and resources."""
 
+import gc
 import os
 import re
 import sys
@@ -19,6 +20,9 @@ from reprolora.files import canonical_json, sha256_of
 from reprolora.imports import import_closure
 from reprolora.sources import parse_source
 from reprolora.tracking import check_tracker
+
+# Planning makes objects by the hundred thousand and drops few: to look for garbage at every 700 takes a sixth of its time.
+gc.set_threshold(100_000)
 
 # The project's folder as seen from the working directory: relative paths stay the same when both move together.
 PROJECT = Path(os.path.relpath(workflow.basedir))
@@ -49,6 +53,7 @@ def load():
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
+JUDGED_EXPERIMENTS = [name for name in INSTRUCTION_EXPERIMENTS if EXPERIMENTS[name].answers.judge]
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -192,19 +197,21 @@ def trained_arms(experiment):
 
 
 def of_training(name):
-    """An input function: an output of the training that an arm's adapter comes from."""
+    """An output of the training that an arm's adapter comes from; an input function where something is swept.
 
-    def files(wildcards):
-        return expand(getattr(rules.train_adapter.output, name), **trained_arm(arm_of(wildcards)).wildcards)
-
-    return files
+    (A function of each of a thousand jobs takes Snakemake much longer than a path with wildcards.)
+    """
+    output = getattr(rules.train_adapter.output, name)
+    if not any(CANDIDATES.values()):
+        return output
+    return lambda wildcards: expand(output, **trained_arm(arm_of(wildcards)).wildcards)
 
 
 def training_rows(wildcards):
     """The rows that an arm is trained on: the whole training split, or some of it."""
     arm = arm_of(wildcards)
     rows = plan.variant_of(CONFIGURATION, arm).rows
-    return split_file(f"train/{rows}-seed{arm.seed}.jsonl" if rows else "train.jsonl")(wildcards)
+    return split_path(arm.experiment, f"train/{rows}-seed{arm.seed}.jsonl" if rows else "train.jsonl")
 
 
 def trainings_of_candidates(wildcards):
@@ -272,18 +279,22 @@ def metrics_of_adapter(wildcards):
 
 
 def split_file(name):
-    """An input function: a file of the experiment's split."""
+    """A file of the experiment's split, as an input; an input function where the experiments have different seeds."""
+    seeds = {experiment.split.seed for experiment in EXPERIMENTS.values()}
+    if len(seeds) == 1:
+        return f"results/{{experiment}}/splits/seed{seeds.pop()}/{name}"
+    return lambda wildcards: split_path(wildcards.experiment, name)
 
-    def file(wildcards):
-        seed = EXPERIMENTS[wildcards.experiment].split.seed
-        return f"results/{wildcards.experiment}/splits/seed{seed}/{name}"
 
-    return file
+def split_path(experiment, name):
+    """A file of an experiment's split."""
+    return f"results/{experiment}/splits/seed{EXPERIMENTS[experiment].split.seed}/{name}"
 
 
 def rows_to_show(wildcards):
     """The training rows, for a baseline that shows some of them in its prompt."""
-    return split_file("train.jsonl")(wildcards) if CONFIGURATION.methods[wildcards.method].shots else []
+    shots = CONFIGURATION.methods[wildcards.method].shots
+    return split_path(wildcards.experiment, "train.jsonl") if shots else []
 
 
 def checked_split():
@@ -295,9 +306,9 @@ def checked_split():
     def file(wildcards):
         if wildcards.experiment in INSTRUCTION_EXPERIMENTS:
             return []
-        return split_file("leakage.json")(wildcards)
+        return split_path(wildcards.experiment, "leakage.json")
 
-    return ancient(file)
+    return ancient(file if INSTRUCTION_EXPERIMENTS else split_file("leakage.json"))
 
 
 def rows_of_experiment(wildcards):
@@ -409,6 +420,20 @@ def review_arguments(wildcards):
     return [f"--{name}={file}" for name, file in zip(("sample", "page"), files, strict=False)]
 
 
+def judge_labels(wildcards):
+    """Where a person's verdicts on answers are, from here; nothing when there are none."""
+    labels = EXPERIMENTS[wildcards.experiment].answers.judge.labels
+    return [os.path.relpath(Path(workflow.basedir) / labels)] if labels else []
+
+
+def judge_labels_argument(wildcards):
+    return [f"--labels={file}" for file in judge_labels(wildcards)]
+
+
+def judge_labels_digest(wildcards):
+    return [sha256_of(file) for file in judge_labels(wildcards)]
+
+
 def manifest_of_chunks_model(wildcards):
     return f"results/models/{CONFIGURATION.instructions[wildcards.dataset].chunks.model}/manifest.json"
 
@@ -504,7 +529,8 @@ def final_outputs():
         seed = EXPERIMENTS[experiment].split.seed
         files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
         files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
-        files += [f"{arm.folder}/training.json" for arm in running_arms(experiment, "train_adapter")]
+        files += [f"{arm.folder}/metrics.json" for arm in running_arms(experiment)]
+    files += expand(rules.judge_answers.output, experiment=JUDGED_EXPERIMENTS)
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
