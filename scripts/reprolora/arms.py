@@ -42,7 +42,7 @@ SPELLING = {
 
 
 @dataclass(frozen=True)
-class Contender:
+class Answered:
     """One arm in one mode; the arms of a method that differ in the seed alone are pooled (`group_runs`)."""
 
     model: str
@@ -52,7 +52,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Run(Contender):
+class Run(Answered):
     """The answers of one arm in one mode, as positions in `label_names` (INVALID comes after the last)."""
 
     label_names: tuple[str, ...]
@@ -119,7 +119,7 @@ def read_all_runs(metrics_files: Iterable[str | Path]) -> list[Run]:
     return runs
 
 
-def group_runs(runs: Sequence[Contender]) -> dict[tuple[str, str, str], list[int]]:
+def group_runs(runs: Sequence[Answered]) -> dict[tuple[str, str, str], list[int]]:
     """The positions of the runs of each contender (model, method, mode), which are its seeds, in order."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for position, run in enumerate(runs):

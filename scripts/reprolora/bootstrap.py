@@ -90,6 +90,11 @@ def score_runs(runs: Sequence[Run], *, resamples: int = RESAMPLES, seed: int = 0
     )
 
 
+def sums_by_cluster(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """`values` (contenders, rows) added up over the rows of each cluster: (contenders, clusters)."""
+    return np.stack([np.bincount(clusters, row) for row in values])
+
+
 def pool_seeds(scores: Scores, groups: Sequence[Sequence[int]], *, seed: int = 0) -> Scores:
     """The scores of each group of runs (one method's seeds) as one contender: the mean over its seeds.
 

@@ -12,8 +12,8 @@ from scipy.stats import binom, norm, t
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_effectsize
 
-from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Contender, Run, arm_names, group_runs
-from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs
+from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Answered, Run, arm_names, group_runs
+from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs, sums_by_cluster
 from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
 
 SIGNIFICANCE = 1 - CONFIDENCE_LEVEL
@@ -58,7 +58,7 @@ def compare_runs(
 
 
 def compare_scores(
-    runs: Sequence[Contender], scores: Scores, *, margin: float | None = None, seed: int = 0
+    runs: Sequence[Answered], scores: Scores, *, margin: float | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """Compare every pair of methods, and every pair of single arms with the same seed, in the same mode.
 
@@ -159,7 +159,7 @@ def equivalence_verdicts(p: np.ndarray, low: np.ndarray, high: np.ndarray, margi
     return np.select([p < SIGNIFICANCE, beyond], [SHOWN, REFUTED], UNDECIDED)
 
 
-def _seed_pairs(runs: Sequence[Contender], group_a: list[int], group_b: list[int]) -> list[tuple[int, int]]:
+def _seed_pairs(runs: Sequence[Answered], group_a: list[int], group_b: list[int]) -> list[tuple[int, int]]:
     if len(group_a) == len(group_b) == 1:
         return []
     alone = 1 in (len(group_a), len(group_b))
@@ -189,7 +189,7 @@ def _table(
         detectable = np.where(single, smallest_detectable_difference(n, (only_a + only_b) / n), detectable)
     else:
         exact, units = EXCHANGE, scores.measures[tested].freedom[first] + 1
-        of_documents = _sums_by_cluster(scores.correct, scores.clusters)
+        of_documents = sums_by_cluster(scores.correct, scores.clusters)
         p[single] = exchange_p_values(of_documents[first[single]] - of_documents[second[single]])
         detectable = np.where(single, np.clip(detectable, FEWEST / n, 1), detectable)
     mode = arms["mode"].to_numpy()
@@ -224,11 +224,6 @@ def _table(
         for row, a, b in zip(table.to_dict("records"), names[first], names[second], strict=True)
     ]
     return table[columns(scores.measures)]
-
-
-def _sums_by_cluster(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """`values` (contenders, rows) added up over the rows of each cluster: (contenders, clusters)."""
-    return np.stack([np.bincount(clusters, row) for row in values])
 
 
 def _significant(values: np.ndarray) -> np.ndarray:

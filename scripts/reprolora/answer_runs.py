@@ -1,0 +1,80 @@
+"""The answers of the arms of an instruction experiment, with their scores, as arrays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from reprolora.arms import KEY, Answered
+from reprolora.errors import UserError
+from reprolora.files import read_json, read_jsonl
+
+# Scores of a generated answer, each from 0 to 1.
+TEXT_SCORES = ("exact_match", "token_f1", "rouge_l", "chrf")
+# All arms of these experiments are asked in one mode.
+MODE = "answer"
+# How far apart the sums of metrics.json and of predictions.jsonl may be, both of which are rounded.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Answers(Answered):
+    """What one arm answered to the test rows. Arrays have the shape (rows,)."""
+
+    ids: tuple[str, ...]
+    documents: tuple[str, ...]
+    correct: np.ndarray  # 1 where the reference is preferred to its distractors, 0 where not, NaN without distractors
+    scores: Mapping[str, np.ndarray]  # by TEXT_SCORES
+    loss: np.ndarray  # of the reference, summed over its tokens, in nats
+    tokens: np.ndarray  # of the reference
+    finished: np.ndarray  # whether the answer was ended by its terminator
+
+    @property
+    def has_choice(self) -> np.ndarray:
+        return ~np.isnan(self.correct)
+
+
+def read_answers(folder: Path) -> Answers:
+    """The answers of the arm in a folder; refused when they do not give the scores in its metrics.json."""
+    file = folder / "predictions.jsonl"
+    metrics, rows = read_json(folder / "metrics.json"), list(read_jsonl(file))
+    answers = Answers(
+        *(metrics["arm"][key] for key in KEY),
+        MODE,
+        ids=tuple(row["id"] for row in rows),
+        documents=tuple(row["document"] for row in rows),
+        correct=np.array([np.nan if row["correct"] is None else float(row["correct"]) for row in rows]),
+        scores={name: np.array([row["scores"][name] for row in rows], dtype=float) for name in TEXT_SCORES},
+        loss=np.array([row["reference_loss"] for row in rows], dtype=float),
+        tokens=np.array([row["reference_tokens"] for row in rows], dtype=float),
+        finished=np.array([row["finished"] for row in rows], dtype=bool),
+    )
+    counted = {"rouge_l": answers.scores["rouge_l"].mean(), "loss": answers.loss.sum() / answers.tokens.sum()}
+    if answers.has_choice.any():
+        counted["domain_accuracy"] = np.nanmean(answers.correct)
+    for name, value in counted.items():
+        if len(rows) != metrics["n"] or abs(metrics["metrics"][name] - value) > TOLERANCE * max(1, value):
+            raise UserError(
+                f"{file}: the answers do not give the {name.replace('_', ' ')} in metrics.json beside it; "
+                "remove both files and run again"
+            )
+    return answers
+
+
+def column_of(what: str, name: str) -> str:
+    """What a column of tables/answers.csv is called that is about the arm of this name."""
+    return f"{what} of {name}"
+
+
+def read_all_answers(folders: Sequence[Path]) -> list[Answers]:
+    """The answers of all arms; refused unless they are to the same rows, with the same distractors."""
+    answers = [read_answers(folder) for folder in folders]
+    for one, folder in zip(answers, folders, strict=True):
+        same = one.ids == answers[0].ids and one.documents == answers[0].documents
+        if not same or (one.has_choice != answers[0].has_choice).any():
+            raise UserError(
+                f"{folder / 'predictions.jsonl'}: its rows differ from those of {folders[0] / 'predictions.jsonl'}; "
+                "arms are compared on the same rows, so remove the older of the two and run again"
+            )
+    return answers
