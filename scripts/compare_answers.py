@@ -1,6 +1,6 @@
 """Compare every pair of an instruction experiment's arms on the rows that all of them answered.
 
-Reads metrics.json and predictions.jsonl in the folder of every arm; writes a CSV with, for each pair, the differences
+Reads the metrics.json of every arm and the predictions.jsonl beside it; writes a CSV with, for each pair, the differences
 of all scores with paired bootstrap intervals, an exact test of the difference in domain accuracy with Holm's correction
 (McNemar's, or its like for rows that come from documents), Cohen's h, the smallest difference that the test could have
 shown, whether the two are equivalent within the experiment's margin, and all that in a sentence. Several seeds of a
@@ -23,14 +23,14 @@ from reprolora.statistics import columns, compare_scores
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", type=json.loads, required=True, help="JSON: by_document, margin")
-    parser.add_argument("--arms", type=Path, nargs="*", default=[], help="folder of each evaluated arm")
+    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
     parser.add_argument("--output", type=Path, required=True, help="the table to write (CSV)")
     return parser.parse_args()
 
 
 def main() -> None:
     args = parse_args()
-    runs, table = read_all_answers(args.arms), pd.DataFrame(columns=columns(MEASURES))
+    runs, table = read_all_answers(args.metrics), pd.DataFrame(columns=columns(MEASURES))
     if runs:
         scores = score_answers(runs, by_document=args.settings["by_document"])
         table = compare_scores(runs, scores, margin=args.settings["margin"])

@@ -1,7 +1,7 @@
 """Draw how each document's answers changed by fine-tuning: ROUGE-L and loss before and after.
 
-Reads metrics.json and predictions.jsonl in the folder of every arm of an instruction experiment; writes the figure as
-PNG and SVG, and the numbers that are drawn as CSV. Seeds of a method are averaged. Where the rows are not known to be
+Reads the metrics.json of every arm of an instruction experiment and the predictions.jsonl beside it; writes the figure
+as PNG and SVG, and the numbers that are drawn as CSV. Seeds of a method are averaged. Where the rows are not known to be
 from documents, each row is drawn by itself.
 """
 
@@ -28,7 +28,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--settings", type=json.loads, required=True, help="JSON: before (the methods that do not train), by_document"
     )
-    parser.add_argument("--arms", type=Path, nargs="*", default=[], help="folder of each evaluated arm")
+    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
     parser.add_argument("--png", type=Path, required=True, help="the figure to write")
     parser.add_argument("--svg", type=Path, required=True, help="the figure to write")
     parser.add_argument("--csv", type=Path, required=True, help="the data of the figure, to write")
@@ -73,9 +73,9 @@ def changes_table(runs: Sequence[Answers], before: Sequence[str], by_document: b
 
 def main() -> None:
     args = parse_args()
-    table = changes_table(read_all_answers(args.arms), **args.settings)
+    table = changes_table(read_all_answers(args.metrics), **args.settings)
     if table.empty:
-        raise UserError("--arms: no adapter with the same model before fine-tuning, so there is no change to draw")
+        raise UserError("--metrics: no adapter with the same model before fine-tuning, so there is no change to draw")
     save_table(table, args.csv)
     save(draw_changes(table, args.settings["by_document"]), args.png, args.svg)
 

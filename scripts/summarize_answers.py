@@ -1,8 +1,8 @@
 """Collect the scores of an instruction experiment's arms in two tables.
 
-Reads metrics.json and predictions.jsonl in the folder of every arm that was evaluated, and the failure.json of every
-arm that failed. Writes two CSV files: one row for each arm, failed arms last; and one row for each method with its
-seeds pooled. Scores have 95 % intervals over the documents that the rows are from, where that is known, or else over
+Reads the metrics.json of every arm that was evaluated and the predictions.jsonl beside it, and the failure.json of
+every arm that failed. Writes two CSV files: one row for each arm, failed arms last; and one row for each method with
+its seeds pooled. Scores have 95 % intervals over the documents that the rows are from, where that is known, or else over
 rows: Wilson's for the domain accuracy of one arm, the (hierarchical) bootstrap for the rest.
 """
 
@@ -49,7 +49,7 @@ POOLED_COLUMNS = [
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", type=json.loads, required=True, help="JSON: by_document")
-    parser.add_argument("--arms", type=Path, nargs="*", default=[], help="folder of each evaluated arm")
+    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
     parser.add_argument("--failures", type=Path, nargs="*", default=[], help="failure.json of each failed arm")
     parser.add_argument("--output", type=Path, required=True, help="the table of arms to write (CSV)")
     parser.add_argument("--pooled", type=Path, required=True, help="the table with pooled seeds to write (CSV)")
@@ -119,10 +119,9 @@ def pooled_table(table: pd.DataFrame, runs: Sequence[Answers], scores: Scores | 
 
 def main() -> None:
     args = parse_args()
-    runs = read_all_answers(args.arms)
+    runs = read_all_answers(args.metrics)
     scores = score_answers(runs, **args.settings) if runs else None
-    metrics = read_arms(folder / "metrics.json" for folder in args.arms)
-    table = arms_table(metrics, runs, scores, read_arms(args.failures))
+    table = arms_table(read_arms(args.metrics), runs, scores, read_arms(args.failures))
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
     write_text(args.pooled, pooled_table(table, runs, scores).to_csv(index=False, lineterminator="\n"))
 

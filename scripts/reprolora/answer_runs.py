@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reprolora.arms import KEY, Answered
+from reprolora.arms import KEY, Answered, predictions_of
 from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl
 
@@ -35,10 +35,10 @@ class Answers(Answered):
         return ~np.isnan(self.correct)
 
 
-def read_answers(folder: Path) -> Answers:
-    """The answers of the arm in a folder; refused when they do not give the scores in its metrics.json."""
-    file = folder / "predictions.jsonl"
-    metrics, rows = read_json(folder / "metrics.json"), list(read_jsonl(file))
+def read_answers(metrics_file: Path) -> Answers:
+    """The answers beside an arm's metrics.json; refused when they do not give the scores in it."""
+    file = predictions_of(metrics_file)
+    metrics, rows = read_json(metrics_file), list(read_jsonl(file))
     answers = Answers(
         *(metrics["arm"][key] for key in KEY),
         MODE,
@@ -56,7 +56,7 @@ def read_answers(folder: Path) -> Answers:
     for name, value in counted.items():
         if len(rows) != metrics["n"] or abs(metrics["metrics"][name] - value) > TOLERANCE * max(1, value):
             raise UserError(
-                f"{file}: the answers do not give the {name.replace('_', ' ')} in metrics.json beside it; "
+                f"{file}: the answers do not give the {name.replace('_', ' ')} in {metrics_file}; "
                 "remove both files and run again"
             )
     return answers
@@ -67,14 +67,14 @@ def column_of(what: str, name: str) -> str:
     return f"{what} of {name}"
 
 
-def read_all_answers(folders: Sequence[Path]) -> list[Answers]:
+def read_all_answers(metrics_files: Sequence[Path]) -> list[Answers]:
     """The answers of all arms; refused unless they are to the same rows, with the same distractors."""
-    answers = [read_answers(folder) for folder in folders]
-    for one, folder in zip(answers, folders, strict=True):
+    answers = [read_answers(file) for file in metrics_files]
+    for one, file in zip(answers, metrics_files, strict=True):
         same = one.ids == answers[0].ids and one.documents == answers[0].documents
         if not same or (one.has_choice != answers[0].has_choice).any():
             raise UserError(
-                f"{folder / 'predictions.jsonl'}: its rows differ from those of {folders[0] / 'predictions.jsonl'}; "
+                f"{predictions_of(file)}: its rows differ from those of {predictions_of(metrics_files[0])}; "
                 "arms are compared on the same rows, so remove the older of the two and run again"
             )
     return answers
