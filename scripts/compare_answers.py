@@ -1,10 +1,10 @@
 """Compare every pair of an instruction experiment's arms on the rows that all of them answered.
 
-Reads the metrics.json of every arm and the predictions.jsonl beside it; writes a CSV with, for each pair, the differences
-of all scores with paired bootstrap intervals, an exact test of the difference in domain accuracy with Holm's correction
-(McNemar's, or its like for rows that come from documents), Cohen's h, the smallest difference that the test could have
-shown, whether the two are equivalent within the experiment's margin, and all that in a sentence. Several seeds of a
-method are pooled (rows of level `method`), and compared one by one as well (level `seed`).
+Reads the metrics.json of every arm and the predictions.jsonl beside it; writes a CSV with, for each pair, the
+differences of all scores with paired bootstrap intervals, an exact test of the difference in domain accuracy with
+Holm's correction (McNemar's, or its like for rows that come from documents), Cohen's h, the smallest difference that
+the test could have shown, whether the two are equivalent within the experiment's margin, and all that in a sentence.
+Several seeds of a method are pooled (rows of level `method`), and compared one by one as well (level `seed`).
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Put the answers of an instruction experiment's arms side by side: before fine-tuning, and after.
 
-Reads the metrics.json of every arm and the predictions.jsonl beside it; writes a CSV with one row for each test row: the instruction, its input and the reference, and of each arm the answer and its scores. Arms before
-fine-tuning come first.
+Reads the metrics.json of every arm and the predictions.jsonl beside it; writes a CSV with one row for each test row:
+the instruction, its input and the reference, and of each arm the answer and its scores. Arms before fine-tuning come
+first.
 """
 
 import argparse

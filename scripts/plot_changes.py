@@ -1,8 +1,8 @@
 """Draw how each document's answers changed by fine-tuning: ROUGE-L and loss before and after.
 
-Reads the metrics.json of every arm of an instruction experiment and the predictions.jsonl beside it; writes the figure
-as PNG and SVG, and the numbers that are drawn as CSV. Seeds of a method are averaged. Where the rows are not known to be
-from documents, each row is drawn by itself.
+Reads the metrics.json of every arm of an instruction experiment and the predictions.jsonl beside it; writes the
+figure as PNG and SVG, and the numbers that are drawn as CSV. Seeds of a method are averaged. Where the rows are not
+known to be from documents, each row is drawn by itself.
 """
 
 import argparse

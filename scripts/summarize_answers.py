@@ -2,8 +2,8 @@
 
 Reads the metrics.json of every arm that was evaluated and the predictions.jsonl beside it, and the failure.json of
 every arm that failed. Writes two CSV files: one row for each arm, failed arms last; and one row for each method with
-its seeds pooled. Scores have 95 % intervals over the documents that the rows are from, where that is known, or else over
-rows: Wilson's for the domain accuracy of one arm, the (hierarchical) bootstrap for the rest.
+its seeds pooled. Scores have 95 % intervals over the documents that the rows are from, where that is known, or else
+over rows: Wilson's for the domain accuracy of one arm, the (hierarchical) bootstrap for the rest.
 """
 
 import argparse

@@ -513,7 +513,8 @@ def make_instruction_results(
                     continue
                 predictions = _instruction_answers(rng, rows, hardness, has_choice, fake)
                 write_jsonl(home / "predictions.jsonl", predictions)
-                write_json(home / "metrics.json", _instruction_metrics(arm, predictions))
+                answered = {"predictions_sha256": sha256_of(home / "predictions.jsonl")}
+                write_json(home / "metrics.json", _instruction_metrics(arm, predictions) | answered)
                 write_json(home / "resources_evaluate.json", _evaluation(rng, fake, len(rows)))
                 results.metrics.append(home / "metrics.json")
                 results.predictions.append(home / "predictions.jsonl")
@@ -656,9 +657,11 @@ def _instruction_files(results, models, test_rows, review, text) -> None:
                 "terminator": "<|im_end|>",
                 "shared_prefix_tokens": 3,
                 "max_length": 2048,
-                "splits": {name: split | {"rows": count} for name, count in rows.items()},
-                "truncated": {"train": 2, "validation": 0, "test": 1},
-                "warnings": ["41.0 % of the training tokens are learned from, less than half; the prompts are long."],
+                "splits": {
+                    name: split | {"rows": count, "truncated": 2 * (name == "train"), "left_out": 0}
+                    for name, count in rows.items()
+                },
+                "warnings": ["only 41% of the training tokens are answers, which are all that is learned from"],
                 "example": {"prompt": f"<|im_start|>user\nWhat is a view? {text}<|im_end|>\n", "completion": "A view."},
             },
         )

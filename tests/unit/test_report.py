@@ -127,7 +127,7 @@ def page(results):
 
 def answer_of(results):
     tables = write_tables(results)
-    sources = report.Sources(
+    sources = report.LabelSources(
         metrics_table=tables / "metrics.csv",
         pooled_table=tables / "metrics_pooled.csv",
         main_table=[],
@@ -145,7 +145,7 @@ def answer_of(results):
         dataset=results.dataset,
         split=results.split,
     )
-    read = report.Results.read(results.settings, sources)
+    read = report.Results.read(results.settings, sources, ("accuracy", "macro_f1"))
     return report.answer(read), read
 
 
