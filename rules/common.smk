@@ -53,8 +53,7 @@ def load():
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
-# Experiments with instructions have no arms yet: what they make is the data.
-ARMS = {name: [] if name in INSTRUCTION_EXPERIMENTS else plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
+ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
 CURVE_POINTS = {name: plan.curve_points(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -154,7 +153,7 @@ def running_arms(experiment, stage=None):
     return [
         arm
         for arm in ARMS[experiment]
-        if arm not in FAILURES and (stage is None or stage in plan.stages(CONFIGURATION.methods[arm.method]))
+        if arm not in FAILURES and (stage is None or stage in plan.stages(CONFIGURATION, arm))
     ]
 
 
@@ -298,8 +297,17 @@ def rows_to_show(wildcards):
 
 
 def checked_split():
-    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm."""
-    return ancient(split_file("leakage.json"))
+    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm.
+
+    Instructions are told apart when they are split, so there is nothing to wait for.
+    """
+
+    def file(wildcards):
+        if wildcards.experiment in INSTRUCTION_EXPERIMENTS:
+            return []
+        return split_file("leakage.json")(wildcards)
+
+    return ancient(file)
 
 
 def rows_of_experiment(wildcards):
@@ -466,6 +474,12 @@ def write_model_card_settings(wildcards):
     return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
+def chat_template_needed(wildcards):
+    """Whether fetch_model refuses a model without a chat template; looked at before a model is fetched, and not later."""
+    asking = [experiment.prompt for experiment in EXPERIMENTS.values() if wildcards.model in experiment.models]
+    return Untracked("required" if any(prompt.template == "chat" for prompt in asking) else "optional")
+
+
 def doctor_settings(wildcards):
     chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
     return canonical_json(plan.doctor_settings(CONFIGURATION, chosen))
@@ -495,6 +509,8 @@ def final_outputs():
     for experiment in INSTRUCTION_EXPERIMENTS:
         seed = EXPERIMENTS[experiment].split.seed
         files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
+        files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
+        files += [f"{arm.folder}/training.json" for arm in running_arms(experiment, "train_adapter")]
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
