@@ -12,18 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from reprolora.answer_runs import MODE, Answers, read_all_answers
-from reprolora.answer_statistics import MEASURES, score_answers, wilson_interval
+from reprolora.answer_statistics import SCORES, intervals, score_answers
 from reprolora.arms import CONTENDER, KEY, group_runs, read_arms
-from reprolora.bootstrap import Scores, mean_estimates, pool_seeds
+from reprolora.bootstrap import Scores, pool_seeds
 from reprolora.errors import run_script
 from reprolora.files import write_text
 from reprolora.metrics import DIGITS
 
-SCORES = (*MEASURES, "perplexity")
 COUNTS = ["n", "n_choices", "documents"]
 COLUMNS = [
     *KEY,
@@ -54,20 +52,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, help="the table of arms to write (CSV)")
     parser.add_argument("--pooled", type=Path, required=True, help="the table with pooled seeds to write (CSV)")
     return parser.parse_args()
-
-
-def intervals(scores: Scores) -> dict[str, np.ndarray]:
-    """Each measure's values and the ends of its intervals, of shape (contenders,)."""
-    columns = {}
-    for name, measure in scores.measures.items():
-        estimates = mean_estimates(measure, scores.seeds)
-        low, high = estimates.low, estimates.high
-        if name == "domain_accuracy" and (scores.seeds == 1).all():
-            low, high = wilson_interval(measure, scores.correct.shape[1])
-        most = np.inf if name == "loss" else 1
-        columns |= {name: measure.values, f"{name}_low": low.clip(0, most), f"{name}_high": high.clip(0, most)}
-    # It grows with the loss, so the ends of its interval are those of the loss.
-    return columns | {f"perplexity{end}": np.exp(columns[f"loss{end}"]) for end in ("", "_low", "_high")}
 
 
 def arms_table(

@@ -11,10 +11,20 @@ from scipy.stats import norm, t
 from statsmodels.stats.proportion import proportion_confint
 
 from reprolora.answer_runs import TEXT_SCORES, Answers
-from reprolora.bootstrap import BLOCK, Measure, Scores, sums_by_cluster
-from reprolora.metrics import CONFIDENCE_LEVEL, RESAMPLES
+from reprolora.bootstrap import BLOCK, Measure, Scores, mean_estimates, sums_by_cluster
+from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
 
 MEASURES = ("domain_accuracy", *TEXT_SCORES, "loss")
+# The same and what follows from them, as they are called where people read them.
+SCORES = {
+    "domain_accuracy": "Domain accuracy",
+    "exact_match": "Exact match",
+    "token_f1": "Token F1",
+    "rouge_l": "ROUGE-L",
+    "chrf": "chrF",
+    "loss": "Loss",
+    "perplexity": "Perplexity",
+}
 
 
 def score_answers(runs: Sequence[Answers], *, by_document: bool, resamples: int = RESAMPLES, seed: int = 0) -> Scores:
@@ -76,6 +86,21 @@ def _spread_for_few_documents(draws: np.ndarray, total: np.ndarray, size: np.nda
     spread = np.where(several, np.sqrt(effective / freedom), np.nan)
     draws = values[:, None] + (draws - values[:, None]) * spread[:, None]
     return Measure(values, draws, np.zeros(len(draws)), freedom)
+
+
+def intervals(scores: Scores) -> dict[str, np.ndarray]:
+    """Each score's values and the ends of its intervals, of shape (contenders,), rounded: columns of a table."""
+    columns: dict[str, np.ndarray] = {}
+    for name, measure in scores.measures.items():
+        estimates = mean_estimates(measure, scores.seeds)
+        low, high = estimates.low, estimates.high
+        if name == "domain_accuracy" and (scores.seeds == 1).all():
+            low, high = wilson_interval(measure, scores.correct.shape[1])
+        most = np.inf if name == "loss" else 1
+        columns |= {name: measure.values, f"{name}_low": low.clip(0, most), f"{name}_high": high.clip(0, most)}
+    # It grows with the loss, so the ends of its interval are those of the loss.
+    columns |= {f"perplexity{end}": np.exp(columns[f"loss{end}"]) for end in ("", "_low", "_high")}
+    return {name: values.round(DIGITS) for name, values in columns.items()}
 
 
 def wilson_interval(measure: Measure, rows: int) -> tuple[np.ndarray, np.ndarray]:

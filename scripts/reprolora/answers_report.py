@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from reprolora.answer_runs import column_of
+from reprolora.answer_statistics import SCORES
 from reprolora.answers_method import answers_method
 from reprolora.arms import KEY, arm_names, read_table, read_texts
 from reprolora.report import (
@@ -32,15 +33,6 @@ from reprolora.report import (
 
 # The claim of a public tutorial on fine-tuning for a domain: domain accuracy before and after, without an interval.
 CLAIM = {"before": 0.723, "after": 0.912}
-SCORES = {
-    "domain_accuracy": "Domain accuracy",
-    "exact_match": "Exact match",
-    "token_f1": "Token F1",
-    "rouge_l": "ROUGE-L",
-    "chrf": "chrF",
-    "loss": "Loss",
-    "perplexity": "Perplexity",
-}
 MOST_EXAMPLES = 8
 MOST_ANSWERS = 4  # of an example, the one before fine-tuning among them
 LONGEST_ANSWER = 600  # characters; the file has all
