@@ -92,7 +92,7 @@ def _evaluation(settings: Mapping[str, Any], with_adapters: bool) -> str:
     return text + (
         f"For domain accuracy, the reference answer stands against {answers['distractors']} answers to other questions "
         f"about the same document, drawn once (seed {answers['choice_seed']}); the model is right when the reference "
-        "has the highest mean log-probability per token. Questions whose document has no other answers take no part. "
+        "has the highest mean log-probability per token. Questions whose document has not so many take no part. "
         f"Answers are generated greedily with at most {answers['max_new_tokens']} tokens and compared with the "
         "reference by exact match, token F1 [@rajpurkar2016squad], ROUGE-L [@lin2004rouge] and chrF "
         "[@popovic2015chrf]. The loss is that of the references, in nats per token; perplexity is its exponential."

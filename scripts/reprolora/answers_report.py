@@ -132,11 +132,12 @@ def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) ->
     measure = results.measures[0]
     subject = "That is" if tuned["name"] == best["name"] else f"The best adapter, {tuned['name']}, is"
     change = "falls" if row["loss_difference"] < 0 else "rises"
+    low, high = row["loss_difference_low"], row["loss_difference_high"]
+    interval = "" if math.isnan(low) else f" (95 % interval of the change {low:.2f} to {high:.2f})"
     return (
         f"{subject} {difference_words(row, 'the model before fine-tuning', measure)}, which has "
         f"{percent(row[f'{measure}_b'])}; the loss of the reference answers {change} from {row['loss_b']:.2f} to "
-        f"{row['loss_a']:.2f} nats per token (95 % interval of the change {row['loss_difference_low']:.2f} to "
-        f"{row['loss_difference_high']:.2f})."
+        f"{row['loss_a']:.2f} nats per token{interval}."
     )
 
 
@@ -155,7 +156,7 @@ def notices(results: Results) -> list[str]:
         if results.settings["by_document"] and first["documents"] < 2:
             found.append("All test rows are from one document, so there are no intervals.")
         if not first["n_choices"]:
-            found.append("No test row has another answer about the same document, so there is no domain accuracy.")
+            found.append("No test row's document has enough other answers, so there is no domain accuracy.")
     if len(results.settings["models"]) > 1:
         found.append("Losses per token compare arms of one model; another model's tokens are others.")
     return found

@@ -7,6 +7,7 @@ of instruction experiments is in `reprolora.answers_report`.
 
 import base64
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from reprolora.labels import INVALID
 from reprolora.method_section import method_section
 from reprolora.report_audit import audit_section
 from reprolora.report_errors import errors_section
-from reprolora.statistics import equivalence_clause, other_side, p_text, sentence
+from reprolora.statistics import equivalence_clause, interval_of_difference, other_side, p_text, sentence
 from reprolora.sweep_section import sweep_section
 
 # More rows than these nobody reads in a page; the files have all.
@@ -344,7 +345,7 @@ def difference_words(row: Mapping, other: str, measure: str) -> str:
     points, side = _points(row[f"{measure}_difference"])
     shown = "difference shown" if row["difference_shown"] else "no difference shown"
     where = f"{points} {side}" if side else "the same as"
-    return f"{where} {other} ({_interval(row, measure)}; {shown}, p {p_text(row['p_value_holm'])})"
+    return f"{where} {other} ({interval_of_difference(row, measure)}; {shown}, p {p_text(row['p_value_holm'])})"
 
 
 def quantization_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
@@ -360,13 +361,14 @@ def quantization_sentence(results: Results, contenders: pd.DataFrame, best: Mapp
     points, side = _points(row[f"{measure}_difference"])
     same = f"has the {measure.replace('_', ' ')} of {plain['name']}"
     where = f"is {points} {side} {plain['name']}" if side else same
-    text = f"{capital(quantized['name'])} {where} ({_interval(row, measure)}): "
+    text = f"{capital(quantized['name'])} {where} ({interval_of_difference(row, measure)}): "
     p = f"p {p_text(row['p_value_holm'])}"
     if row["difference_shown"]:
         text += f"the difference is shown ({p})."
     else:
-        could = f"{row['smallest_detectable_difference'] * 100:.1f}"
-        text += f"no difference is shown ({p}), though one below {could} points would likely have gone unseen."
+        could = row["smallest_detectable_difference"] * 100
+        unseen = "" if math.isnan(could) else f", though one below {could:.1f} points would likely have gone unseen"
+        text += f"no difference is shown ({p}){unseen}."
     clause = equivalence_clause(row)
     return f"{text} {capital(clause)}." if clause else text
 
@@ -398,11 +400,6 @@ def _points(difference: float) -> tuple[str, str]:
     if float(points) == 0:
         return points, ""
     return f"{points} {'point' if points == '1.0' else 'points'}", "above" if difference > 0 else "below"
-
-
-def _interval(row: Mapping, measure: str) -> str:
-    low, high = row[f"{measure}_difference_low"] * 100, row[f"{measure}_difference_high"] * 100
-    return f"95 % interval {low:.1f} to {high:.1f}"
 
 
 def notices(results: Results) -> list[str]:

@@ -4,7 +4,7 @@ Intervals and standard errors come from `reprolora.bootstrap`, which pairs the a
 method. Here they become tests, a correction for their number, and sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -234,25 +234,33 @@ def _significant(values: np.ndarray) -> np.ndarray:
 def sentence(row: dict, name_a: str, name_b: str, measure: str = "accuracy") -> str:
     """A row of the comparison table in words, from the side of a; `measure` is the one that was tested."""
     what = measure.replace("_", " ")
-    difference, low, high = (row[f"{measure}_difference{end}"] for end in ("", "_low", "_high"))
+    difference = row[f"{measure}_difference"]
     points = f"{abs(difference) * 100:.1f}"
     name_a = name_a[:1].upper() + name_a[1:]
-    interval = f"{CONFIDENCE_LEVEL:.0%} interval {low * 100:.1f} to {high * 100:.1f}".replace("%", " %")
     if float(points) == 0:
         where = f"{name_a} and {name_b} have the same {what} to a tenth of a point"
     else:
         side = "above" if difference > 0 else "below"
         where = f"{name_a} is {points} {'point' if points == '1.0' else 'points'} {side} {name_b} in {what}"
     p = f"p {p_text(row['p_value_holm'])} after Holm's correction"
-    parts = [f"{where} ({interval})"]
+    parts = [f"{where} ({interval_of_difference(row, measure)})"]
     if row["difference_shown"]:
         parts.append(f"the difference is shown ({p})")
     else:
         parts.append(f"no difference shown ({p})")
-        parts.append(f"this test could show {row['smallest_detectable_difference'] * 100:.1f} points")
+        if not np.isnan(row["smallest_detectable_difference"]):
+            parts.append(f"this test could show {row['smallest_detectable_difference'] * 100:.1f} points")
     if clause := equivalence_clause(row):
         parts.append(clause)
     return "; ".join(parts) + "."
+
+
+def interval_of_difference(row: Mapping, measure: str) -> str:
+    """The interval of a difference in words, in points; there is none over a single document."""
+    low, high = row[f"{measure}_difference_low"], row[f"{measure}_difference_high"]
+    if np.isnan(low):
+        return "no interval"
+    return f"{CONFIDENCE_LEVEL:.0%} interval {low * 100:.1f} to {high * 100:.1f}".replace("%", " %")
 
 
 def equivalence_clause(row: dict) -> str:

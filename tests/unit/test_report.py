@@ -362,7 +362,7 @@ def test_the_audit_and_the_mistakes_are_shown(results, page):
 
 def test_missing_parts_are_named(results, tmp_path):
     with pytest.raises(UserError, match="accuracy is no figure that the report knows, or one of its three files"):
-        report.figure_blocks([tmp_path / "accuracy.svg"], str)
+        report.figure_blocks([tmp_path / "accuracy.svg"], report.CAPTIONS, str)
     broken = read_json(results.metrics[0])
     file = tmp_path / "metrics.json"
     write_json(file, {key: value for key, value in broken.items() if key != "arm"})
