@@ -54,6 +54,7 @@ CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 LABEL_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "classification"]
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
+JUDGED_EXPERIMENTS = [name for name in INSTRUCTION_EXPERIMENTS if EXPERIMENTS[name].answers.judge]
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -249,7 +250,8 @@ def metrics_of_curve(wildcards):
 
 def table_rules(experiment):
     """The rules that make an experiment's tables."""
-    return [*TABLE_RULES[EXPERIMENTS[experiment].task], "write_main_table", "summarize_resources"]
+    judged = ["judge_answers"] if experiment in JUDGED_EXPERIMENTS else []
+    return [*TABLE_RULES[EXPERIMENTS[experiment].task], *judged, "write_main_table", "summarize_resources"]
 
 
 def figure_rules(experiment):
@@ -283,8 +285,7 @@ def tables(wildcards):
 
 def judge_table(wildcards):
     """The experiment's table of judgements, where a model judges its answers."""
-    judged = getattr(EXPERIMENTS[wildcards.experiment].answers, "judge", None)
-    return [f"results/{wildcards.experiment}/tables/judge.csv"] if judged else []
+    return [rules.judge_answers.output.table] if wildcards.experiment in JUDGED_EXPERIMENTS else []
 
 
 def model_cards(wildcards):
@@ -337,9 +338,9 @@ def checked_split():
     def file(wildcards):
         if wildcards.experiment in INSTRUCTION_EXPERIMENTS:
             return []
-        return split_file("leakage.json")(wildcards)
+        return split_path(wildcards.experiment, "leakage.json")
 
-    return ancient(file)
+    return ancient(file if INSTRUCTION_EXPERIMENTS else split_file("leakage.json"))
 
 
 def rows_of_experiment(wildcards):
@@ -449,6 +450,20 @@ def review_files(wildcards):
 def review_arguments(wildcards):
     files = review_files(wildcards)
     return [f"--{name}={file}" for name, file in zip(("sample", "page"), files, strict=False)]
+
+
+def judge_labels(wildcards):
+    """Where a person's verdicts on answers are, from here; nothing when there are none."""
+    labels = EXPERIMENTS[wildcards.experiment].answers.judge.labels
+    return [os.path.relpath(Path(workflow.basedir) / labels)] if labels else []
+
+
+def judge_labels_argument(wildcards):
+    return [f"--labels={file}" for file in judge_labels(wildcards)]
+
+
+def judge_labels_digest(wildcards):
+    return [sha256_of(file) for file in judge_labels(wildcards)]
 
 
 def manifest_of_chunks_model(wildcards):

@@ -290,6 +290,11 @@ def inspect_instructions_settings(configuration: Configuration, experiment: str)
     }
 
 
+def judge_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    judge = configuration.experiment[experiment].answers.judge
+    return {"judge": judge.model_dump(exclude={"labels"}), "before": configuration.method_before(experiment)}
+
+
 def compare_methods_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     return configuration.experiment[experiment].comparison.model_dump()
 
@@ -417,7 +422,8 @@ def evaluate_prompted_settings(configuration: Configuration, arm: Arm) -> dict[s
 
 
 def evaluate_adapter_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
-    return asking(configuration, arm) | {"answers": configuration.experiment[arm.experiment].answers.model_dump()}
+    answers = configuration.experiment[arm.experiment].answers.model_dump(exclude={"judge"})
+    return asking(configuration, arm) | {"answers": answers}
 
 
 def evaluate_base_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
