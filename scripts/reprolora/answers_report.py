@@ -78,7 +78,7 @@ def build_answers_report(settings: Mapping[str, Any], sources: AnswerSources, te
         "by_document": by_document,
         "claim": claim_rows(results),
         "examples": examples(results, read_texts(sources.answers_table)),
-        "judge": judge_table(sources.judge_table),
+        "judge": judge_rows(sources.judge_table),
         "data": data_section(results),
         "settings_rows": settings_rows(settings, "answers"),
         "method_section": answers_method(settings, results.dataset, results.split, results.trainings, by_document),
@@ -217,12 +217,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_ANSWER else text[: LONGEST_ANSWER - 1] + "…"
 
 
-def judge_table(file: Path | None) -> dict[str, Any] | None:
-    """The table of the judge as it is; its columns are called as they are."""
+def judge_rows(file: Path | None) -> list[dict[str, Any]]:
+    """What the judge said of each arm; missing values are None."""
     if file is None:
-        return None
-    table = read_texts(file)
-    return {"columns": list(table.columns), "rows": table.to_numpy().tolist()}
+        return []
+    table = read_table(file)
+    table = table.assign(name=arm_names(table)).astype(object)
+    return table.where(table.notna(), None).to_dict("records")
 
 
 def data_section(results: Results) -> dict[str, Any]:

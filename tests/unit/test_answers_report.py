@@ -235,11 +235,16 @@ def test_what_cannot_be_had_is_said(tmp_path):
     assert "The model was not evaluated before fine-tuning" in text and "A public tutorial" not in text
 
 
-def test_a_judges_table_is_shown_as_it_is(results, tmp_path):
+def test_a_judges_verdicts_are_shown_with_how_far_a_person_agrees(results, tmp_path):
     judge = tmp_path / "judge.csv"
-    judge.write_text("arm,wins,agreement_with_people\nLoRA,61,0.83\n")
+    columns = "model,method,seed,judge,n,wins,ties,losses,unjudged,inconsistent,win_rate,win_rate_low,win_rate_high"
+    row = "smollm2-135m,{},1,a-judge,100,61,20,19,0,0.12,0.61,0.512,0.7,{}"
+    rows = [row.format("lora", "50,0.8,0.65"), row.format("qlora", "0,,")]
+    judge.write_text("\n".join([f"{columns},labelled,agreement,kappa", *rows]) + "\n")
     text = Page(write_page(results, extra=("--judge-table", judge))).text
-    assert "agreement with people" in text and "LoRA 61 0.83" in text
+    assert "a-judge compared the answers of each arm with those before fine-tuning" in text
+    assert "LoRA 100 61 20 19 61.0 % 51.2 % to 70.0 % 12.0 % 0 80.0 % of 50, Cohen's kappa 0.65" in text
+    assert "QLoRA 100 61 20 19 61.0 % 51.2 % to 70.0 % 12.0 % 0 \u2013" in text
 
 
 def test_answers_of_other_rows_or_of_another_run_are_refused(tmp_path):
