@@ -125,6 +125,8 @@ def failure(configuration: Configuration, arm: Arm, root: Path = Path()) -> dict
         return None  # no failure, or a file that says nothing: the arm runs, and writes a new one if it fails
     if stage not in own_stages(configuration, arm):
         return None
+    if content.get("diagnosed") and configuration.experiment[arm.experiment].diagnosis.action == "warn":
+        return None
     settings = canonical_json(SETTINGS[stage](configuration, arm))
     if recorded != hashlib.sha256(settings.encode()).hexdigest() or _trained_otherwise(configuration, arm, root):
         return None
@@ -400,7 +402,7 @@ def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, 
     variant, experiment = variant_of(configuration, arm), configuration.experiment[arm.experiment]
     return asking(configuration, arm) | {
         "task": experiment.task,
-        "diagnosis": experiment.diagnosis.model_dump(),
+        "diagnosis": experiment.diagnosis.model_dump(include={"loss", "steps"}),
         "training": variant.training.model_dump(),
         "method": variant.method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
     }
