@@ -525,6 +525,10 @@ def write_answers_card_settings(wildcards):
     return canonical_json(plan.write_answers_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
+def action_on_diagnosis(wildcards):
+    return Untracked(EXPERIMENTS[wildcards.experiment].diagnosis.action)
+
+
 def chat_template_needed(wildcards):
     """Whether fetch_model refuses a model without a chat template; looked at before a model is fetched, and not later."""
     asking = [experiment.prompt for experiment in EXPERIMENTS.values() if wildcards.model in experiment.models]
