@@ -569,9 +569,19 @@ def training_rows(results: Results) -> list[dict]:
                 "best_step": training["best_step"],
                 "best_validation_loss": training["best_validation_loss"],
                 "rows": training["train_rows"],
+                "diagnosis": _diagnosis_words(training.get("diagnosis", {})),
             }
         )
     return rows
+
+
+def _diagnosis_words(diagnosis: Mapping) -> str:
+    """What was wrong with the losses of a training, and what that is likely due to; nothing where nothing was."""
+    if not diagnosis.get("findings"):
+        return ""
+    problems = "; ".join(f"after {finding['step']} steps {finding['problem']}" for finding in diagnosis["findings"])
+    causes = "; ".join(f"({number}) {cause}" for number, cause in enumerate(diagnosis["causes"], 1))
+    return f"{problems}. Likely causes, the likeliest first: {causes}."
 
 
 def _quantization_words(quantization: Mapping | None) -> str:

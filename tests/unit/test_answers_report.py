@@ -17,7 +17,7 @@ import write_main_table
 from fake_results import INSTRUCTED, REVIEWED, FakeMethod, make_instruction_results
 from reprolora.arms import read_table, read_texts
 from reprolora.errors import UserError
-from reprolora.files import read_json, read_jsonl, write_jsonl
+from reprolora.files import read_json, read_jsonl, write_json, write_jsonl
 
 FIGURES = ("answers", "changes", "training", "resources")
 
@@ -184,6 +184,20 @@ def test_every_section_says_what_it_should(results, page):
     bibliography = (results.folder / "references.bib").read_text()
     for key in ("flask2026", "lin2004rouge", "popovic2015chrf", "rajpurkar2016squad", "hu2022lora"):
         assert f"{{{key}," in bibliography and f"@{key}" in text
+
+
+def test_a_training_that_learned_too_little_is_said_to_with_the_likely_causes(tmp_path):
+    results = make_instruction_results(tmp_path)
+    training = read_json(results.trainings[1])
+    finding = {"step": 200, "problem": "the loss is still 2.31, above 2"}
+    causes = ["the learning rate 1e-05 is too low: try 5e-05", "too few steps"]
+    write_json(results.trainings[1], training | {"diagnosis": {"findings": [finding], "causes": causes}})
+    text = Page(write_page(results)).text
+    assert (
+        "QLoRA: after 200 steps the loss is still 2.31, above 2. Likely causes, the likeliest first: (1) the learning "
+        "rate 1e-05 is too low: try 5e-05; (2) too few steps."
+    ) in text
+    assert " LoRA: after 200 steps" not in text
 
 
 def test_examples_are_drawn_by_the_seed_of_the_split(results, page):
