@@ -66,7 +66,8 @@ def changes_table(runs: Sequence[Answers], before: Sequence[str], by_document: b
         old, new = (
             by_unit([runs[k] for k in members], by_document) for members in (first, groups[model, method, mode])
         )
-        joined = old.join(new.drop(columns="n"), lsuffix="_before", rsuffix="_after").reset_index()
+        scores = ["rouge_l", "loss"]
+        joined = old[scores].add_suffix("_before").join(new[scores].add_suffix("_after")).join(old["n"]).reset_index()
         tables.append(joined.assign(name=name, model=model, method=method, n=np.rint(joined["n"]).astype(int)))
     return pd.concat(tables, ignore_index=True)[COLUMNS].round(DIGITS) if tables else pd.DataFrame(columns=COLUMNS)
 

@@ -97,7 +97,7 @@ def draw_changes(table: pd.DataFrame, by_document: bool) -> Figure:
     use_style()
     means = table.groupby("name", sort=False)["loss_after"].mean().reset_index()
     shown = best(means, "loss_after", MOST_CHANGES, smallest=True)
-    figure, grid = plt.subplots(1, 2, figsize=(PAGE, 3.4))
+    figure, grid = plt.subplots(1, 2, figsize=(PAGE, 3.3 + 0.13 * len(shown)))
     unit = "document" if by_document else "row"
     size = np.clip(60 * table["n"] / table["n"].max(), 8, None) if by_document else pd.Series(8.0, index=table.index)
     colors = sns.color_palette(PALETTE, len(shown))
@@ -127,7 +127,7 @@ def draw_changes(table: pd.DataFrame, by_document: bool) -> Figure:
         better = int((part["loss_after"] < part["loss_before"]).sum())
         label = f"{name} (less loss on {better:,} of {len(part):,} {unit}s)"
         handles.append(Line2D([], [], linestyle="none", color=colors[k], marker=MARKERS[k], markersize=4, label=label))
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(2, len(handles)), borderaxespad=0.2)
+    figure.legend(handles=handles, loc="outside upper center", borderaxespad=0.2)
     if note := left_out(shown, means):
         figure.supxlabel(note.strip(), fontsize=SMALL)
     return figure
