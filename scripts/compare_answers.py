@@ -11,13 +11,14 @@ import argparse
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from reprolora.answer_runs import read_all_answers
 from reprolora.answer_statistics import MEASURES, score_answers
 from reprolora.errors import run_script
 from reprolora.files import write_text
-from reprolora.statistics import columns, compare_scores
+from reprolora.statistics import OF_MEASURE, columns, compare_scores
 
 
 def parse_args() -> argparse.Namespace:
@@ -34,6 +35,9 @@ def main() -> None:
     if runs:
         scores = score_answers(runs, by_document=args.settings["by_document"])
         table = compare_scores(runs, scores, margin=args.settings["margin"])
+        # Another model's tokens are others, and so is a loss per token.
+        others = table["model_a"] != table["model_b"]
+        table.loc[others, [f"loss_{part}" for part in OF_MEASURE if part.startswith("difference")]] = np.nan
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
 
 

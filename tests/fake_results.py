@@ -567,6 +567,7 @@ def _instruction_metrics(arm, predictions) -> dict:
     }
     metrics = {key: value if value is None else round(value, 6) for key, value in metrics.items()}
     counts = {"n": len(predictions), "n_choices": len(chosen)}
+    counts["distractors"] = {"test": 3 * len(chosen), "validation": 0, "train": 0}
     return {"arm": arm, "split": "test", "task": "instruction", **counts, "metrics": metrics}
 
 

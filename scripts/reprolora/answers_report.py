@@ -158,15 +158,17 @@ def notices(results: Results) -> list[str]:
         if not first["n_choices"]:
             found.append("No test row's document has enough other answers, so there is no domain accuracy.")
     if len(results.settings["models"]) > 1:
-        found.append("Losses per token compare arms of one model; another model's tokens are others.")
+        found.append("Losses per token can be compared between arms of one model only; another's tokens are others.")
     return found
 
 
-def counts(results: Results) -> dict[str, int]:
-    """How many test rows the scores are of, and from how many documents."""
+def counts(results: Results) -> dict[str, Any]:
+    """How many test rows the scores are of, from how many documents, and which splits the distractors are from."""
     if results.table.empty:
         return {}
-    return {key: int(results.table.iloc[0][key]) for key in ("n", "n_choices", "documents")}
+    return {key: int(results.table.iloc[0][key]) for key in ("n", "n_choices", "documents")} | {
+        "distractors": results.metrics[0]["distractors"]
+    }
 
 
 def claim_rows(results: Results) -> list[dict]:

@@ -108,6 +108,18 @@ def test_several_seeds_are_pooled(tmp_path):
     assert len(methods) == 3 and len(seeds) == 9 and set(seeds["test"]) == {"exact, documents exchanged"}
 
 
+def test_losses_of_two_models_are_not_compared(tmp_path):
+    results = make_instruction_results(tmp_path, models=("smollm2-135m", "qwen2.5-0.5b"))
+    text = Page(write_page(results)).text
+    table = read_table(tmp_path / "tables" / "comparison.csv")
+    same = table["model_a"] == table["model_b"]
+    assert same.sum() == 6 and len(table) == 15
+    for column in ("loss_difference", "loss_difference_low", "loss_difference_high"):
+        assert table[column].notna().tolist() == same.tolist()
+    assert table["rouge_l_difference"].notna().all()
+    assert "another's tokens are others" in text and "nan" not in text
+
+
 def test_the_answers_stand_side_by_side_with_those_before_fine_tuning_first(results, page):
     table = read_texts(results.folder / "tables" / "answers.csv")
     answers = [column for column in table if column.startswith("answer of ")]
@@ -158,6 +170,7 @@ def test_every_section_says_what_it_should(results, page):
     text = Page(page).text
     for said in (
         "Only 120 test rows",
+        "Of these other answers, 357 are to test rows, 0 are to train rows, 0 are to validation rows.",
         "Questions about one document are not independent, so documents are drawn and not rows",
         "2 html, 74 rst; 1 refused; 12 files of other types passed over",
         "1 duplicate documents, 7 duplicate chunks",
