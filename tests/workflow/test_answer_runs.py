@@ -133,3 +133,42 @@ def test_a_module_reruns_what_imports_it(made, name, expected):
         assert rerun(made, {}) == expected
     finally:
         file.write_text(before)
+
+
+AFTER_SCORES = {"write_main_table", "plot_answers"}
+AFTER_ALL = {"write_answers_report", "write_crate"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"comparison": {"margin": 0.02}}, {"compare_answers"}),
+        ({"title": "Others"}, {"write_answers_card"}),
+    ],
+)
+def test_a_key_makes_again_what_shows_it(made, value, expected):
+    assert made.dry_run(*made.override({"experiment": {"orders": value}})).keys() == expected | AFTER_ALL
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("answers_report", set()),
+        ("answers_method", set()),
+        ("answer_figures", {"plot_answers", "plot_changes"}),
+        ("answer_statistics", {"summarize_answers", "compare_answers", "write_answers_card"} | AFTER_SCORES),
+        (
+            "answer_runs",
+            {"summarize_answers", "compare_answers", "write_answers_card", "list_answers", "plot_changes"}
+            | AFTER_SCORES,
+        ),
+    ],
+)
+def test_a_module_makes_again_what_imports_it(made, name, expected):
+    file = made.folder / f"scripts/reprolora/{name}.py"
+    before = file.read_text()
+    file.write_text(before + "\n# changed\n")
+    try:
+        assert made.dry_run().keys() == expected | AFTER_ALL
+    finally:
+        file.write_text(before)
