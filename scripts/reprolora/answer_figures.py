@@ -60,8 +60,8 @@ def draw_answers(table: pd.DataFrame) -> Figure:
                 digits = 2 if measure == "loss" else 3
                 for row, number in zip(rows, value, strict=True):
                     axes.text(
-                        1.0, row - 0.26, f"{number:.{digits}f}", transform=axes.get_yaxis_transform(), va="center",
-                        ha="right", fontsize=SMALL, color="0.25",
+                        1.0, row - 0.26, "" if np.isnan(number) else f"{number:.{digits}f}", va="center", ha="right",
+                        transform=axes.get_yaxis_transform(), fontsize=SMALL, color="0.25",
                     )  # fmt: skip
         axes.grid(axis="x")
         axes.tick_params(axis="y", length=0)

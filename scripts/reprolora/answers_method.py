@@ -95,7 +95,8 @@ def _evaluation(settings: Mapping[str, Any], with_adapters: bool) -> str:
         "has the highest mean log-probability per token. Questions whose document has not so many take no part. "
         f"Answers are generated greedily with at most {answers['max_new_tokens']} tokens and compared with the "
         "reference by exact match, token F1 [@rajpurkar2016squad], ROUGE-L [@lin2004rouge] and chrF "
-        "[@popovic2015chrf]. The loss is that of the references, in nats per token; perplexity is its exponential."
+        "[@popovic2015chrf; @post2018sacrebleu]. The loss is that of the references, in nats per token; "
+        "perplexity is its exponential."
     )
 
 

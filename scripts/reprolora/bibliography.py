@@ -14,7 +14,7 @@ PEFT_TYPES = {
     "PROMPT_TUNING": "lester2021prompt",
 }
 STATISTICS = ("wilson1927interval", "efron1979bootstrap", "mcnemar1947test", "holm1979correction")
-ANSWERS = ("rajpurkar2016squad", "lin2004rouge", "popovic2015chrf")
+ANSWERS = ("rajpurkar2016squad", "lin2004rouge", "popovic2015chrf", "post2018sacrebleu")
 ANALYSIS = (
     "pedregosa2011sklearn",
     "virtanen2020scipy",

@@ -333,7 +333,9 @@ def plot_changes_settings(configuration: Configuration, experiment: str) -> dict
 
 
 def write_answers_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
-    return write_report_settings(configuration, experiment) | summarize_answers_settings(configuration, experiment)
+    settings = write_report_settings(configuration, experiment)
+    settings["experiment"]["prompt"] = prompt_settings(configuration.experiment[experiment])
+    return settings | summarize_answers_settings(configuration, experiment)
 
 
 def write_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def test_no_text_lies_over_another_or_sticks_out(tmp_path, case):
         width, height = figure.get_size_inches()
         assert width == figures.PAGE and height <= 9.5
         assert not list(faults(figure))
+        assert "nan" not in " ".join(text.get_text() for text, _ in texts_of(figure))
         plt.close(figure)
 
 
