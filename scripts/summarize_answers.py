@@ -3,7 +3,7 @@
 Reads the metrics.json of every arm that was evaluated and the predictions.jsonl beside it, and the failure.json of
 every arm that failed. Writes two CSV files: one row for each arm, failed arms last; and one row for each method with
 its seeds pooled. Scores have 95 % intervals over the documents that the rows are from, where that is known, or else
-over rows: Wilson's for the domain accuracy of one arm, the (hierarchical) bootstrap for the rest.
+over rows: Wilson's for domain accuracy and exact match of one arm, the (hierarchical) bootstrap for the rest.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def arms_table(
         }
         for content, run in zip(metrics, runs, strict=True)
     ]
-    table = pd.DataFrame(rows).assign(**(intervals(scores) if scores else {}))
+    table = pd.DataFrame(rows).assign(**(intervals(scores, len(runs[0].ids)) if scores else {}))
     failed = [
         {
             **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
@@ -95,7 +95,7 @@ def pooled_table(table: pd.DataFrame, runs: Sequence[Answers], scores: Scores | 
     pooled[[f"{score}_sd" for score in SCORES]] = groups[list(SCORES)].std()
     members = {name: group for name, group in group_runs(runs).items() if len(group) > 1}
     if members:
-        columns = intervals(pool_seeds(scores, list(members.values())))
+        columns = intervals(pool_seeds(scores, list(members.values())), len(runs[0].ids))
         for name, values in columns.items():
             pooled.loc[list(members), name] = values
     return pooled.reset_index()[POOLED_COLUMNS].round(DIGITS)

@@ -33,10 +33,8 @@ def parse_args() -> argparse.Namespace:
 
 def measured(answers: Answers, by_document: bool) -> list[Measured]:
     """The scores of the arm that could be had, with the intervals that its row of tables/metrics.csv has."""
-    found = {
-        key: float(value[0]) for key, value in intervals(score_answers([answers], by_document=by_document)).items()
-    }
-    scores = []
+    columns = intervals(score_answers([answers], by_document=by_document), len(answers.ids))
+    found, scores = {key: float(values[0]) for key, values in columns.items()}, []
     for key, name in SCORES.items():
         if key in found:
             ends = found[f"{key}_low"], found[f"{key}_high"]

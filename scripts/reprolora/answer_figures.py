@@ -71,7 +71,7 @@ def draw_answers(table: pd.DataFrame) -> Figure:
     for axes in (accuracy, answers):
         axes.set_xlim(0, 1)
         axes.set_xticks(np.linspace(0, 1, 6))
-    loss.set_xlim(left=0)
+    loss.set_xlim(0, 1.08 * np.nanmax(shown[["loss", "loss_high"]].to_numpy(float)))
     loss.xaxis.set_major_locator(MaxNLocator(4))
     accuracy.set_yticks(np.arange(len(shown)), shown["name"])
     accuracy.set_ylim(len(shown) - 0.5, -0.5)

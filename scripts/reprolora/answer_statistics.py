@@ -15,6 +15,7 @@ from reprolora.bootstrap import BLOCK, Measure, Scores, mean_estimates, sums_by_
 from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
 
 MEASURES = ("domain_accuracy", *TEXT_SCORES, "loss")
+SHARES = ("domain_accuracy", "exact_match")
 # The same and what follows from them, as they are called where people read them.
 SCORES = {
     "domain_accuracy": "Domain accuracy",
@@ -88,14 +89,17 @@ def _spread_for_few_documents(draws: np.ndarray, total: np.ndarray, size: np.nda
     return Measure(values, draws, np.zeros(len(draws)), freedom)
 
 
-def intervals(scores: Scores) -> dict[str, np.ndarray]:
-    """Each score's values and the ends of its intervals, of shape (contenders,), rounded: columns of a table."""
+def intervals(scores: Scores, rows: int) -> dict[str, np.ndarray]:
+    """Each score's values and the ends of its intervals, of shape (contenders,), rounded: columns of a table.
+
+    `rows` is how many rows were answered. Shares of rows have Wilson's interval where no seeds are pooled.
+    """
     columns: dict[str, np.ndarray] = {}
     for name, measure in scores.measures.items():
         estimates = mean_estimates(measure, scores.seeds)
         low, high = estimates.low, estimates.high
-        if name == "domain_accuracy" and (scores.seeds == 1).all():
-            low, high = wilson_interval(measure, scores.correct.shape[1])
+        if name in SHARES and (scores.seeds == 1).all():
+            low, high = wilson_interval(measure, scores.correct.shape[1] if name == "domain_accuracy" else rows)
         most = np.inf if name == "loss" else 1
         columns |= {name: measure.values, f"{name}_low": low.clip(0, most), f"{name}_high": high.clip(0, most)}
     # It grows with the loss, so the ends of its interval are those of the loss.

@@ -109,7 +109,7 @@ def _statistics(settings: Mapping[str, Any], by_document: bool) -> str:
     text = (
         f"{units} ({RESAMPLES:,} resamples) [@efron1979bootstrap], the same for every arm; "
         + ("its intervals are widened by Student's quantile for few documents. " if by_document else "")
-        + "The domain accuracy of one arm has Wilson's interval [@wilson1927interval]"
+        + "Domain accuracy and exact match of one arm have Wilson's interval [@wilson1927interval]"
         + (" with the effective number of rows. " if by_document else ". ")
     )
     if len(settings["experiment"]["seeds"]) > 1:

@@ -284,11 +284,11 @@ def other_side(row: dict) -> dict:
     swap = {}
     for key, value in row.items():
         if (key.endswith("_difference") and key != "smallest_detectable_difference") or key == "cohens_h":
-            swap[key] = -value
+            swap[key] = 0 - value  # no -0.0
         elif key.endswith("_difference_low"):
-            swap[key[: -len("low")] + "high"] = -value
+            swap[key[: -len("low")] + "high"] = 0 - value
         elif key.endswith("_difference_high"):
-            swap[key[: -len("high")] + "low"] = -value
+            swap[key[: -len("high")] + "low"] = 0 - value
         elif key.endswith("_a"):
             swap[key[:-1] + "b"] = value
         elif key.endswith("_b"):

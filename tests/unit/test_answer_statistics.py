@@ -26,7 +26,7 @@ def test_scores_worked_by_hand():
     assert values["domain_accuracy"] == 3 / 4
     assert values["rouge_l"] == pytest.approx(3 / 5)
     assert values["loss"] == 30 / 30
-    assert intervals(scores)["perplexity"][0] == pytest.approx(np.e, abs=1e-6)
+    assert intervals(scores, 5)["perplexity"][0] == pytest.approx(np.e, abs=1e-6)
     # (sum w)^2 / sum w^2: of 2 and 2 rows, of 2, 2 and 1 rows, of 3, 7 and 20 tokens; less one.
     freedom = {name: measure.freedom[0] for name, measure in scores.measures.items()}
     assert freedom["domain_accuracy"] == 16 / 8 - 1
@@ -66,7 +66,7 @@ def test_blocks_do_not_change_the_draws(monkeypatch):
 def test_from_one_document_nothing_is_known_of_others():
     runs = random_answers(np.random.default_rng(1), sizes=[12])
     scores = score_answers(runs, by_document=True, resamples=50)
-    columns = intervals(scores)
+    columns = intervals(scores, 12)
     assert columns["rouge_l"][0] == pytest.approx(runs[0].scores["rouge_l"].mean(), abs=1e-6)
     assert all(np.isnan(columns[f"{name}_{end}"]).all() for name in scores.measures for end in ("low", "high"))
     [row] = compare_scores(runs, scores, margin=0.05).to_dict("records")
@@ -94,6 +94,12 @@ def test_wilsons_interval_of_independent_rows_and_of_rows_that_a_document_decide
     low, high = wilson_interval(scores.measures["domain_accuracy"], 200)
     worth = 19 * (norm.isf(0.025) / t.isf(0.025, 19)) ** 2
     assert (low[0], high[0]) == pytest.approx(proportion_confint(0.65 * worth, worth, method="wilson"), abs=0.01)
+    # Exact match is a share too, of all rows.
+    rows = answers([str(k) for k in range(20)], [None] * 20, exact_match=correct)
+    columns = intervals(score_answers([rows], by_document=False), 20)
+    assert (columns["exact_match_low"][0], columns["exact_match_high"][0]) == pytest.approx(
+        proportion_confint(13, 20, method="wilson"), abs=1e-6
+    )
     # All right: nothing tells how alike the rows of a document are, so there are 20 of them.
     perfect = answers(repeated.documents, [1] * 200)
     low, _ = wilson_interval(score_answers([perfect], by_document=True).measures["domain_accuracy"], 200)

@@ -139,7 +139,7 @@ def test_the_card_of_an_adapter_that_answers_instructions(tmp_path, monkeypatch)
     write_answers_card.main()
     card = ModelCard.load(tmp_path / "README.md")
     found = {result.metric_type: result for result in card.data.eval_results}
-    columns = intervals(score_answers([read_answers(results.metrics[1])], by_document=True))
+    columns = intervals(score_answers([read_answers(results.metrics[1])], by_document=True), 120)
     for name, value in read_json(results.metrics[1])["metrics"].items():
         assert found[name].metric_value == pytest.approx(value, abs=2e-6)
         assert found[name].metric_args["interval_95"] == [columns[f"{name}_low"][0], columns[f"{name}_high"][0]]
