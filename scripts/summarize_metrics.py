@@ -93,7 +93,7 @@ def pooled_table(table: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
     if members:
         scores = pool_seeds(score_runs(chosen), list(members.values()))
         for measure in MEASURES:
-            estimates = mean_estimates(getattr(scores, measure), scores.seeds)
+            estimates = mean_estimates(scores.measures[measure], scores.seeds)
             for end in ("low", "high"):
                 pooled.loc[list(members), f"{measure}_{end}"] = getattr(estimates, end).clip(0, 1).round(DIGITS)
     return pooled.reset_index()[POOLED_COLUMNS]
