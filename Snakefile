@@ -13,6 +13,7 @@ include: "rules/models.smk"
 include: "rules/baselines.smk"
 include: "rules/adapters.smk"
 include: "rules/sweeps.smk"
+include: "rules/export.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
@@ -21,6 +22,7 @@ include: "rules/environment.smk"
 
 localrules:
     all,
+    export,
 
 
 rule all:

@@ -94,6 +94,7 @@ def methods_and_variants(stage):
 wildcard_constraints:
     experiment=any_of(EXPERIMENTS),
     dataset=any_of([*CONFIGURATION.datasets, *CONFIGURATION.instructions]),
+    format="merged|gguf",
     model=any_of([CLASSICAL, *CONFIGURATION.models]),
     method=any_of(CONFIGURATION.methods),
     part="all|train|validation|test|documents",
@@ -267,6 +268,26 @@ def metrics_of_adapter(wildcards):
     arm = arm_of(wildcards)
     whole = replace(arm, variant="")
     return f"{(whole if plan.is_swept(CONFIGURATION, whole) else arm).folder}/metrics.json"
+
+
+# Exports
+
+
+def exported_files():
+    """What `snakemake export` makes: the exported models of the experiments' arms, each with its answers."""
+    files = []
+    for experiment, settings in EXPERIMENTS.items():
+        formats = ["merged", "gguf"] if settings.export.gguf else ["merged"]
+        for arm in running_arms(experiment, "train_adapter"):
+            if arm.method in CONFIGURATION.exported_methods(experiment):
+                files += [f"{arm.export_folder}/{format}/changes.json" for format in formats]
+    return files
+
+
+def answers_before_export(wildcards):
+    """The answers to compare an exported model's with: the adapter's, or for a GGUF file the merged model's."""
+    arm = arm_of(wildcards)
+    return f"{arm.folder if wildcards.format == 'merged' else arm.export_folder + '/merged'}/predictions.jsonl"
 
 
 # Data and models
@@ -444,6 +465,16 @@ def settings_of(rule, *wildcard_names):
     def settings(wildcards):
         chosen = [getattr(wildcards, name) for name in wildcard_names]
         return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, *chosen))
+
+    return settings
+
+
+def settings_of_export(rule):
+    """A params function: the settings of a rule for an exported model."""
+
+    def settings(wildcards):
+        format = [wildcards.format] if "format" in wildcards.keys() else []
+        return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, arm_of(wildcards), *format))
 
     return settings
 

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reprolora.configuration import CLASSICAL, Configuration, Dataset, Generator, Method, Variant
+from reprolora.configuration import CLASSICAL, Configuration, Dataset, Export, Generator, Method, Variant
 from reprolora.errors import UserError
 from reprolora.files import canonical_json, read_json, sha256_of
 from reprolora.sources import parse_source
 
+# So many test rows say whether a GGUF file answers as the model that it was made from.
+GGUF_ROWS = 50
 # Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
 BASELINE_SEED = 0
 
@@ -39,6 +41,11 @@ class Arm:
     @property
     def folder(self) -> str:
         return "results/{experiment}/{model}/{method}/seed{seed}".format(**self.wildcards)
+
+    @property
+    def export_folder(self) -> str:
+        """Outside of the results, so that what an experiment made is the same with and without exports."""
+        return f"results/exports/{self}"
 
     def __str__(self) -> str:
         return self.folder.removeprefix("results/")
@@ -271,7 +278,8 @@ def write_report_settings(configuration: Configuration, experiment: str) -> dict
     chosen = configuration.experiment[experiment]
     needed = {arm.model for arm in arms(configuration, experiment)} - {CLASSICAL}
     return {
-        "experiment": {"name": experiment} | chosen.model_dump(exclude={"sweep", "learning_curve"}),
+        "experiment": {"name": experiment}
+        | chosen.model_dump(exclude={"sweep", "learning_curve", "export", "publish"}),
         "dataset": configuration.datasets[chosen.dataset].model_dump(),
         "models": {name: configuration.models[name].model_dump() for name in sorted(needed)},
         "methods": {name: configuration.methods[name].model_dump() for name in chosen.methods},
@@ -348,6 +356,20 @@ def evaluate_classical_settings(configuration: Configuration, arm: Arm) -> dict[
         "labels": dataset_of(configuration, arm).labels,
         "baseline": configuration.methods[arm.method].baseline,
     }
+
+
+def merge_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    return {"arm": arm_settings(configuration, arm)}
+
+
+def export_gguf_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    type_ = configuration.experiment[arm.experiment].export.gguf
+    return {"name": str(arm).replace("/", "-"), "type": type_ or Export.model_fields["gguf"].default}
+
+
+def evaluate_export_settings(configuration: Configuration, arm: Arm, format: str) -> dict[str, Any]:
+    export = {"format": format, "rows": GGUF_ROWS if format == "gguf" else None}
+    return evaluate_adapter_settings(configuration, arm) | {"export": export}
 
 
 SETTINGS: dict[str, Callable[[Configuration, Arm], dict[str, Any]]] = {
