@@ -23,6 +23,7 @@ include: "rules/environment.smk"
 localrules:
     all,
     export,
+    publish,
 
 
 rule all:

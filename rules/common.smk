@@ -290,6 +290,42 @@ def answers_before_export(wildcards):
     return f"{arm.folder if wildcards.format == 'merged' else arm.export_folder + '/merged'}/predictions.jsonl"
 
 
+def publications():
+    """What the chosen experiments publish: pairs of an experiment and a repository."""
+    return [(name, repository) for name, settings in EXPERIMENTS.items() for repository in settings.publish]
+
+
+def published_files(experiment, repository):
+    """The files that a publication is made of, by what they are."""
+    publication = EXPERIMENTS[experiment].publish[repository]
+    if publication.what == "dataset":
+        names = {"train": "train.jsonl", "validation": "validation.jsonl", "test": "test.jsonl"}
+        folder = f"results/{experiment}/splits/seed{EXPERIMENTS[experiment].split.seed}"
+        return {what: f"{folder}/{name}" for what, name in names.items()} | {"summary": f"{folder}/summary.json"}
+    arm = plan.published_arm(experiment, publication)
+    trained = trained_arm(arm)
+    [card] = expand(rules.write_model_card.output, **trained.wildcards)
+    if publication.what == "adapter":
+        outputs = [rules.train_adapter.output.adapter_config, *rules.train_adapter.output.adapter]
+        return {"card": card, "adapter": expand(outputs, **trained.wildcards)}
+    folder = f"{arm.export_folder}/{publication.what}"
+    return {"card": card, "manifest": f"{folder}/manifest.json", "changes": f"{folder}/changes.json"}
+
+
+def files_to_publish(wildcards):
+    files = [file for names in publications() for file in published_files(*names).values()]
+    return [path for file in files for path in ([file] if isinstance(file, str) else file)]
+
+
+def publish_settings(wildcards):
+    return canonical_json(
+        [
+            plan.publication_settings(CONFIGURATION, *names) | {"files": published_files(*names)}
+            for names in publications()
+        ]
+    )
+
+
 # Data and models
 
 

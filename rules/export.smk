@@ -92,3 +92,27 @@ rule evaluate_export:
         " --training {input.training:q} --before {input.before:q} --test {input.test:q} --settings {params.settings:q}"
         " --predictions {output.predictions:q} --metrics {output.metrics:q} --resources {output.resources:q}"
         " --changes {output.changes:q} --threads {threads}"
+
+
+rule publish:
+    input:
+        script=script_file("publish"),
+        templates=[
+            library_file("templates/published_dataset.md.jinja"),
+            library_file("templates/published_model.md.jinja"),
+        ],
+        files=files_to_publish,
+    log:
+        "results/logs/publish.log",
+    conda:
+        "../envs/fetch.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        settings=publish_settings,
+        folder="results/publish",
+    message:
+        "Listing what is to be published, and uploading what --config upload=[...] names"
+    shell:
+        # The terminal gets the list, since that is what it is for.
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --folder {params.folder:q}; cat {log:q}"

@@ -101,7 +101,7 @@ class HuggingFace:
         except (errors.HTTPError, OSError) as error:
             _pass_on_full_disk(error)
             raise UserError(
-                f"{self}: the download from {constants.ENDPOINT} broke off ({_reason(error)}); "
+                f"{self}: the download from {constants.ENDPOINT} broke off ({innermost_reason(error)}); "
                 "check the network and HF_ENDPOINT, then run again"
             ) from error
 
@@ -165,8 +165,8 @@ class ModelScope:
         except (errors.HubError, OSError) as error:
             _pass_on_full_disk(error)
             raise UserError(
-                f"{self}: the download broke off ({_reason(error)}); check the network and MODELSCOPE_ENDPOINT, "
-                "then run again"
+                f"{self}: the download broke off ({innermost_reason(error)}); check the network and "
+                "MODELSCOPE_ENDPOINT, then run again"
             ) from error
 
     def __str__(self) -> str:
@@ -195,7 +195,7 @@ def _pass_on_full_disk(error: BaseException) -> None:
         raise error
 
 
-def _reason(error: BaseException) -> str:
+def innermost_reason(error: BaseException) -> str:
     """The innermost cause in a few words; the clients wrap it in advice of their own, some of it in Chinese."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reprolora.configuration import CLASSICAL, Configuration, Dataset, Export, Generator, Method, Variant
+from reprolora.configuration import CLASSICAL, Configuration, Dataset, Export, Generator, Method, Publication, Variant
 from reprolora.errors import UserError
 from reprolora.files import canonical_json, read_json, sha256_of
 from reprolora.sources import parse_source
@@ -370,6 +370,32 @@ def export_gguf_settings(configuration: Configuration, arm: Arm) -> dict[str, An
 def evaluate_export_settings(configuration: Configuration, arm: Arm, format: str) -> dict[str, Any]:
     export = {"format": format, "rows": GGUF_ROWS if format == "gguf" else None}
     return evaluate_adapter_settings(configuration, arm) | {"export": export}
+
+
+def published_arm(experiment: str, publication: Publication) -> Arm:
+    model, method, seed = publication.arm.split("/")
+    return Arm(experiment, model, method, int(seed.removeprefix("seed")))
+
+
+def publication_settings(configuration: Configuration, experiment: str, repository: str) -> dict[str, Any]:
+    """What describes a publication; whether it is uploaded is for the command line to say."""
+    chosen = configuration.experiment[experiment]
+    publication = chosen.publish[repository]
+    catalogue = configuration.instructions if chosen.task == "instruction" else configuration.datasets
+    told = {"description", "license", "citation", "url", "labels"}
+    settings = {
+        "repository": repository,
+        "what": publication.what,
+        "private": publication.private,
+        "upload": repository in configuration.upload,
+        "experiment": {"name": experiment} | chosen.model_dump(include={"title", "question"}),
+        "dataset": {"name": chosen.dataset} | catalogue[chosen.dataset].model_dump(include=told),
+    }
+    if publication.arm:
+        model = published_arm(experiment, publication).model
+        told = {"description", "license", "citation", "source"}
+        settings["model"] = {"name": model} | configuration.models[model].model_dump(include=told)
+    return settings
 
 
 SETTINGS: dict[str, Callable[[Configuration, Arm], dict[str, Any]]] = {
