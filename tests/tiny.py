@@ -58,7 +58,9 @@ def tokenizer(texts: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     bpe.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    bpe.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=384, special_tokens=special, initial_alphabet=alphabet))
+    bpe.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=384, special_tokens=special, initial_alphabet=alphabet)
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         bos_token="<|im_start|>",

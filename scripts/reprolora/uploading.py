@@ -6,6 +6,7 @@ The clients find the user's token themselves, in the environment or where their 
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,7 +138,10 @@ class HuggingFaceRepository:
 
     def upload(self, files: Sequence[Path]) -> None:
         from huggingface_hub import CommitOperationAdd, HfApi
+        from huggingface_hub.utils import disable_progress_bars
 
+        if not sys.stderr.isatty():
+            disable_progress_bars()
         with self._errors():
             operations = [CommitOperationAdd(path.name, path) for path in files]
             HfApi().create_commit(self.name, operations, commit_message=MESSAGE, repo_type=self.kind)
@@ -150,7 +154,7 @@ class HuggingFaceRepository:
             yield
         except errors.LocalTokenNotFoundError as error:
             raise UserError(f"hf:{self.name}: no token; run `hf auth login`, or set HF_TOKEN") from error
-        except (errors.HTTPError, OSError) as error:
+        except (errors.HTTPError, OSError, RuntimeError) as error:  # the last for a file that did not go through
             status = getattr(getattr(error, "response", None), "status_code", None)
             if status in (401, 403):
                 raise UserError(
