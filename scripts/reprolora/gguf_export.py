@@ -58,7 +58,8 @@ def write_gguf(folder: Path, output: Path, type_: str, name: str) -> None:
             if ".q_proj." in hf_name or ".k_proj." in hf_name:
                 heads = config.num_attention_heads if ".q_proj." in hf_name else config.num_key_value_heads
                 values = _for_rope(values, heads) if config.model_type == "llama" else values
-            data = gguf.quantize(values, kinds[hf_name])
+            with np.errstate(over="ignore"):  # refused below
+                data = gguf.quantize(values, kinds[hf_name])
             if not np.isfinite(values if data.dtype == np.uint8 else data).all():
                 raise UserError(f"{folder}: {hf_name} has values that {type_} cannot hold; use another type")
             writer.write_tensor_data(data)
@@ -72,13 +73,18 @@ def _check_architecture(config: PretrainedConfig, folder: Path) -> None:
             "convert the merged model with llama.cpp's own script, or set export.gguf to null"
         )
     rope = config.rope_parameters["rope_type"]
-    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or [])
-    if rope != "default" or sliding:
-        what = "sliding-window attention" if sliding else f"position encoding of type {rope!r}"
-        raise UserError(
-            f"{folder}: a model with {what} is not written as GGUF; convert the merged model with llama.cpp's own "
-            "script, or set export.gguf to null"
-        )
+    # None of these has a key, so that a reader would take the model for one without.
+    parts = {
+        f"a position encoding of type {rope!r}": rope != "default",
+        "sliding-window attention": "sliding_attention" in (getattr(config, "layer_types", None) or []),
+        "biases": getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False),
+    }
+    for part, has in parts.items():
+        if has:
+            raise UserError(
+                f"{folder}: a {config.model_type} model with {part} is not written as GGUF; convert the merged model "
+                "with llama.cpp's own script, or set export.gguf to null"
+            )
 
 
 def _add_hyperparameters(writer: gguf.GGUFWriter, config: PretrainedConfig) -> None:
