@@ -1,5 +1,6 @@
 """What the rules share: the configuration, the arms, and the helpers that name inputs, settings and resources."""
 
+import gc
 import os
 import re
 import sys
@@ -19,6 +20,9 @@ from reprolora.files import canonical_json, sha256_of
 from reprolora.imports import import_closure
 from reprolora.sources import parse_source
 from reprolora.tracking import check_tracker
+
+# Planning makes objects by the hundred thousand and drops few: to look for garbage at every 700 takes a sixth of its time.
+gc.set_threshold(100_000)
 
 # The project's folder as seen from the working directory: relative paths stay the same when both move together.
 PROJECT = Path(os.path.relpath(workflow.basedir))
@@ -49,8 +53,7 @@ def load():
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
-# Experiments with instructions have no arms yet: what they make is the data.
-ARMS = {name: [] if name in INSTRUCTION_EXPERIMENTS else plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
+ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
 CURVE_POINTS = {name: plan.curve_points(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -151,7 +154,7 @@ def running_arms(experiment, stage=None):
     return [
         arm
         for arm in ARMS[experiment]
-        if arm not in FAILURES and (stage is None or stage in plan.stages(CONFIGURATION.methods[arm.method]))
+        if arm not in FAILURES and (stage is None or stage in plan.stages(CONFIGURATION, arm))
     ]
 
 
@@ -194,19 +197,21 @@ def trained_arms(experiment):
 
 
 def of_training(name):
-    """An input function: an output of the training that an arm's adapter comes from."""
+    """An output of the training that an arm's adapter comes from; an input function where something is swept.
 
-    def files(wildcards):
-        return expand(getattr(rules.train_adapter.output, name), **trained_arm(arm_of(wildcards)).wildcards)
-
-    return files
+    (A function of each of a thousand jobs takes Snakemake much longer than a path with wildcards.)
+    """
+    output = getattr(rules.train_adapter.output, name)
+    if not any(CANDIDATES.values()):
+        return output
+    return lambda wildcards: expand(output, **trained_arm(arm_of(wildcards)).wildcards)
 
 
 def training_rows(wildcards):
     """The rows that an arm is trained on: the whole training split, or some of it."""
     arm = arm_of(wildcards)
     rows = plan.variant_of(CONFIGURATION, arm).rows
-    return split_file(f"train/{rows}-seed{arm.seed}.jsonl" if rows else "train.jsonl")(wildcards)
+    return split_path(arm.experiment, f"train/{rows}-seed{arm.seed}.jsonl" if rows else "train.jsonl")
 
 
 def trainings_of_candidates(wildcards):
@@ -330,23 +335,36 @@ def publish_settings(wildcards):
 
 
 def split_file(name):
-    """An input function: a file of the experiment's split."""
+    """A file of the experiment's split, as an input; an input function where the experiments have different seeds."""
+    seeds = {experiment.split.seed for experiment in EXPERIMENTS.values()}
+    if len(seeds) == 1:
+        return f"results/{{experiment}}/splits/seed{seeds.pop()}/{name}"
+    return lambda wildcards: split_path(wildcards.experiment, name)
 
-    def file(wildcards):
-        seed = EXPERIMENTS[wildcards.experiment].split.seed
-        return f"results/{wildcards.experiment}/splits/seed{seed}/{name}"
 
-    return file
+def split_path(experiment, name):
+    """A file of an experiment's split."""
+    return f"results/{experiment}/splits/seed{EXPERIMENTS[experiment].split.seed}/{name}"
 
 
 def rows_to_show(wildcards):
     """The training rows, for a baseline that shows some of them in its prompt."""
-    return split_file("train.jsonl")(wildcards) if CONFIGURATION.methods[wildcards.method].shots else []
+    shots = CONFIGURATION.methods[wildcards.method].shots
+    return split_path(wildcards.experiment, "train.jsonl") if shots else []
 
 
 def checked_split():
-    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm."""
-    return ancient(split_file("leakage.json"))
+    """An input that lets an arm start only when the split was checked; what else becomes of it reruns no arm.
+
+    Instructions are told apart when they are split, so there is nothing to wait for.
+    """
+
+    def file(wildcards):
+        if wildcards.experiment in INSTRUCTION_EXPERIMENTS:
+            return []
+        return split_path(wildcards.experiment, "leakage.json")
+
+    return ancient(file if INSTRUCTION_EXPERIMENTS else split_file("leakage.json"))
 
 
 def rows_of_experiment(wildcards):
@@ -523,6 +541,12 @@ def write_model_card_settings(wildcards):
     return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
+def chat_template_needed(wildcards):
+    """Whether fetch_model refuses a model without a chat template; looked at before a model is fetched, and not later."""
+    asking = [experiment.prompt for experiment in EXPERIMENTS.values() if wildcards.model in experiment.models]
+    return Untracked("required" if any(prompt.template == "chat" for prompt in asking) else "optional")
+
+
 def doctor_settings(wildcards):
     chosen = {method for experiment in EXPERIMENTS.values() for method in experiment.methods}
     return canonical_json(plan.doctor_settings(CONFIGURATION, chosen))
@@ -552,6 +576,8 @@ def final_outputs():
     for experiment in INSTRUCTION_EXPERIMENTS:
         seed = EXPERIMENTS[experiment].split.seed
         files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
+        files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
+        files += [f"{arm.folder}/metrics.json" for arm in running_arms(experiment)]
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)

@@ -64,6 +64,8 @@ rule evaluate_export:
         base="results/models/{model}/manifest.json",
         training=of_training("training"),
         before=answers_before_export,
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
         test=split_file("test.jsonl"),
     output:
         predictions="results/exports/{experiment}/{model}/{method}/seed{seed}/{format}/predictions.jsonl",
@@ -75,6 +77,7 @@ rule evaluate_export:
     benchmark:
         "results/benchmarks/evaluate_export/{experiment}/{model}/{method}/seed{seed}/{format}.tsv"
     wildcard_constraints:
+        experiment=any_of(EXPERIMENTS.keys() - INSTRUCTION_EXPERIMENTS),
         method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT
@@ -89,9 +92,32 @@ rule evaluate_export:
         "Loading {wildcards.method} on {wildcards.model} as {wildcards.format} for the answers of {wildcards.experiment} (seed {wildcards.seed})"
     shell:
         "logged {log:q} python {input.script:q} --model {input.model:q} --base {input.base:q}"
-        " --training {input.training:q} --before {input.before:q} --test {input.test:q} --settings {params.settings:q}"
+        " --training {input.training:q} --before {input.before:q} --train {input.train:q}"
+        " --validation {input.validation:q} --test {input.test:q} --settings {params.settings:q}"
         " --predictions {output.predictions:q} --metrics {output.metrics:q} --resources {output.resources:q}"
         " --changes {output.changes:q} --threads {threads}"
+
+
+use rule evaluate_export as evaluate_export_answers with:
+    input:
+        script=script_file("evaluate_export_answers"),
+        model="results/exports/{experiment}/{model}/{method}/seed{seed}/{format}/manifest.json",
+        base="results/models/{model}/manifest.json",
+        training=of_training("training"),
+        before=answers_before_export,
+        train=split_file("train.jsonl"),
+        validation=split_file("validation.jsonl"),
+        test=split_file("test.jsonl"),
+    log:
+        "results/logs/evaluate_export_answers/{experiment}/{model}/{method}/seed{seed}/{format}.log",
+    benchmark:
+        "results/benchmarks/evaluate_export_answers/{experiment}/{model}/{method}/seed{seed}/{format}.tsv"
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+        method=methods_and_variants("train_adapter"),
+    params:
+        code=code_of("evaluate_export_answers"),
+        settings=settings_of_export("evaluate_export"),
 
 
 rule publish:

@@ -58,8 +58,7 @@ rule plot_confusion:
 rule plot_training:
     input:
         script=script_file("plot_training"),
-        training=files_of_arms("training.json", "train_adapter"),
-        training_log=files_of_arms("training_log.jsonl", "train_adapter"),
+        logs=files_of_arms("training_log.jsonl", "train_adapter"),
     output:
         png="results/{experiment}/figures/training.png",
         svg=report(
@@ -80,7 +79,7 @@ rule plot_training:
     message:
         "Drawing the loss curves of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --training {input.training:q} --training-log {input.training_log:q}"
+        "logged {log:q} python {input.script:q} --logs {input.logs:q}"
         " --png {output.png:q} --svg {output.svg:q} --csv {output.csv:q}"
 
 

@@ -21,7 +21,6 @@ rule write_report:
         label_suspects=split_file("label_suspects.csv"),
         figures=figures,
         metrics=files_of_arms("metrics.json"),
-        predictions=files_of_arms("predictions.jsonl"),
         training=files_of_arms("training.json", "train_adapter"),
         failures=failures_of_experiment,
         sweep=sweep_table,
@@ -58,7 +57,7 @@ rule write_report:
         " --error-tables {input.error_tables:q} --audit {input.audit:q} --audit-tables {input.near_duplicates:q}"
         " {input.label_suspects:q} --resources-table {input.resources_table:q} --figures {input.figures:q}"
         " --metrics {input.metrics:q}"
-        " --predictions {input.predictions:q} --training {input.training:q} --failures {input.failures:q}"
+        " --training {input.training:q} --failures {input.failures:q}"
         " --sweep {input.sweep:q}"
         " --prompts {input.prompts:q} --models {input.models:q} --dataset {input.dataset:q} --split {input.split:q}"
         " --split-rows {input.train:q} {input.validation:q} {input.test:q} --bibliography {output.bibliography:q}"

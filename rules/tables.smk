@@ -2,7 +2,6 @@ rule summarize_metrics:
     input:
         script=script_file("summarize_metrics"),
         metrics=files_of_arms("metrics.json"),
-        predictions=files_of_arms("predictions.jsonl"),
         failures=failures_of_arms,
     output:
         arms="results/{experiment}/tables/metrics.csv",
@@ -18,8 +17,8 @@ rule summarize_metrics:
     message:
         "Collecting the metrics of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
-        " --failures {input.failures:q} --output {output.arms:q} --pooled {output.pooled:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --failures {input.failures:q}"
+        " --output {output.arms:q} --pooled {output.pooled:q}"
 
 
 rule write_main_table:
@@ -47,7 +46,6 @@ rule compare_methods:
     input:
         script=script_file("compare_methods"),
         metrics=files_of_arms("metrics.json"),
-        predictions=files_of_arms("predictions.jsonl"),
     output:
         "results/{experiment}/tables/comparison.csv",
     log:
@@ -63,16 +61,14 @@ rule compare_methods:
         "Comparing the methods of {wildcards.experiment}"
     shell:
         "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
-        " --predictions {input.predictions:q} --output {output:q}"
+        " --output {output:q}"
 
 
 rule summarize_resources:
     input:
         script=script_file("summarize_resources"),
-        metrics=files_of_arms("metrics.json"),
-        resources_evaluate=files_of_arms("resources_evaluate.json"),
-        training=files_of_arms("training.json", "train_adapter"),
-        resources_train=files_of_arms("resources_train.json", "train_adapter"),
+        evaluate=files_of_arms("resources_evaluate.json"),
+        train=files_of_arms("resources_train.json", "train_adapter"),
     output:
         "results/{experiment}/tables/resources.csv",
     log:
@@ -87,9 +83,7 @@ rule summarize_resources:
     message:
         "Collecting time, memory and cost of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q}"
-        " --resources-evaluate {input.resources_evaluate:q} --training {input.training:q}"
-        " --resources-train {input.resources_train:q}"
+        "logged {log:q} python {input.script:q} --evaluate {input.evaluate:q} --train {input.train:q}"
         " --price-per-hour {params.price_per_hour} --output {output:q}"
 
 
@@ -97,7 +91,6 @@ rule analyze_errors:
     input:
         script=script_file("analyze_errors"),
         metrics=files_of_arms("metrics.json"),
-        predictions=files_of_arms("predictions.jsonl"),
     output:
         mistakes="results/{experiment}/tables/mistakes.csv",
         disagreements="results/{experiment}/tables/disagreements.csv",
@@ -114,6 +107,6 @@ rule analyze_errors:
     message:
         "Looking at the mistakes of {wildcards.experiment}"
     shell:
-        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --predictions {input.predictions:q}"
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q}"
         " --mistakes {output.mistakes:q} --disagreements {output.disagreements:q} --breakdown {output.breakdown:q}"
         " --calibration {output.calibration:q}"

@@ -1,6 +1,6 @@
 """Collect what the arms of an experiment get wrong, for people to look at.
 
-Reads the metrics.json and predictions.jsonl of every arm, given in the same order. Writes four tables: the worst
+Reads the metrics.json of every arm and the predictions.jsonl beside it. Writes four tables: the worst
 mistakes of each arm, the rows to which arms give different answers, the accuracy for each class and length, and the
 calibration of the arms that give probabilities. The seeds of a method are put together, except in the calibration.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import read_all_runs, read_arms
+from reprolora.arms import predictions_of, read_all_runs, read_arms
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl, write_text
 from reprolora.mistakes import (
@@ -28,7 +28,6 @@ from reprolora.mistakes import (
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
-    parser.add_argument("--predictions", type=Path, nargs="*", default=[], help="its predictions.jsonl")
     for table in ("mistakes", "disagreements", "breakdown", "calibration"):
         parser.add_argument(f"--{table}", type=Path, required=True, help="the table to write (CSV)")
     return parser.parse_args()
@@ -36,14 +35,14 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    runs = read_all_runs(args.metrics, args.predictions)
+    runs = read_all_runs(args.metrics)
     tables = {
         "mistakes": pd.DataFrame(columns=MISTAKES),
         "disagreements": pd.DataFrame(columns=[*DISAGREEMENTS, "text"]),
         "breakdown": pd.DataFrame(columns=BREAKDOWN),
     }
     if runs:
-        text_of = {row["id"]: row["text"] for row in read_jsonl(args.predictions[0])}
+        text_of = {row["id"]: row["text"] for row in read_jsonl(predictions_of(args.metrics[0]))}
         texts = [text_of[identity] for identity in runs[0].ids]
         found = contenders(runs)
         tables = {

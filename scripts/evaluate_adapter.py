@@ -12,13 +12,12 @@ from pathlib import Path
 
 import torch
 
-from reprolora import models, readback
-from reprolora.devices import claim_device
+from reprolora.asking import check_reloaded
 from reprolora.errors import run_script
-from reprolora.evaluation import Asker, answer_test, check_reloaded
+from reprolora.evaluation import Asker, answer_test
 from reprolora.failures import recorded_failure
-from reprolora.files import read_json, read_jsonl
-from reprolora.measure import Meter
+from reprolora.files import read_jsonl
+from reprolora.loading import load_trained
 from reprolora.prompts import PromptEncoder
 
 log = logging.getLogger(__name__)
@@ -49,23 +48,7 @@ def main() -> None:
 
 
 def evaluate_adapter(args: argparse.Namespace, settings: dict) -> None:
-    torch.set_num_threads(args.threads)
-    models.quiet_libraries()
-    trained = read_json(args.training)
-    precision, method = trained["precision"]["chosen"], trained["settings"]["method"]
-    device = claim_device(settings["accelerator"])
-    meter = Meter(device, args.threads)
-    with meter.phase("load"):
-        folder = models.model_folder(args.model)
-        tokenizer = models.load_tokenizer(folder)
-        base = models.load_base(folder, precision, device, method["quantization"])
-        model = models.reload_adapter(base, Path(args.adapter_config).parent, tokenizer)
-    actual = readback.describe(model)
-    readback.check_as_asked(actual, precision, method["quantization"], method["peft"])
-    readback.check_as_trained(actual, trained["actual"])
-    if models.adapter_sha256(model) != trained["adapter_sha256"]:
-        log.info("the adapter's file is not the one that %s describes", args.training)
-
+    model, tokenizer, precision, meter = load_trained(args, settings["accelerator"])
     encoder = PromptEncoder(tokenizer, settings["prompt"])
     asker = Asker(model, encoder, settings["labels"], settings["evaluation"]["batch_tokens"])
     difference = check_reloaded(

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from reprolora import tfidf
 from reprolora.errors import UserError, run_script
-from reprolora.files import read_jsonl, write_json, write_jsonl
+from reprolora.files import read_jsonl, sha256_of, write_json, write_jsonl
 from reprolora.memory import peak_resident_bytes, reset_peak
 from reprolora.metrics import classification_metrics, rounded
 
@@ -171,6 +171,7 @@ def main() -> None:
             "arm": arm,
             "split": "test",
             "modes": {MODE: scores},
+            "predictions_sha256": sha256_of(args.predictions),
             "baseline": rounded({"name": baseline, "train_rows": len(train), **fitted}),
         },
     )

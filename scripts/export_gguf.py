@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 from reprolora.errors import run_script
-from reprolora.exports import GGUF_FILE
 from reprolora.files import read_json, sha256_of, write_json
 from reprolora.gguf_export import write_gguf
+from reprolora.model_files import GGUF_FILE
 from reprolora.models import model_folder, quiet_libraries
 
 

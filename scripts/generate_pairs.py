@@ -7,20 +7,19 @@ folder, by the content of the request: whatever happens, none is paid for twice.
 
 import argparse
 import json
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tqdm import tqdm
 
 from reprolora.answer_store import AnswerStore
-from reprolora.corpus import Chunk, from_row
+from reprolora.chat_endpoint import ChatEndpoint, in_parallel
+from reprolora.corpus import from_row
 from reprolora.decisions import rejected_pairs
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl
 from reprolora.heading_questions import HeadingQuestions
 from reprolora.openai_questions import OpenAIQuestions
-from reprolora.pairs import Pair, make_pairs, write_pairs
+from reprolora.pairs import make_pairs, write_pairs
 
 
 def parse_args() -> argparse.Namespace:
@@ -34,29 +33,17 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def ask_in_parallel(
-    chunks: Sequence[Chunk], generator: OpenAIQuestions, rejected: Collection[str], parallel: int
-) -> Iterator[list[Pair]]:
-    """The pairs of each chunk in order, with so many requests under way at once."""
-    with ThreadPoolExecutor(parallel) as pool:
-        waiting = [pool.submit(make_pairs, chunk, generator, rejected) for chunk in chunks]
-        try:
-            for future in waiting:
-                yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
 def main() -> None:
     args = parse_args()
     settings = args.settings
     chunks = [from_row(row) for row in read_jsonl(args.chunks)]
     rejected = rejected_pairs(args.decisions)
     if settings["kind"] == "openai":
-        generator = OpenAIQuestions(settings, AnswerStore(args.answers))
-        made = ask_in_parallel(chunks, generator, rejected, settings["parallel"])
+        endpoint = ChatEndpoint(settings, "generator", AnswerStore(args.answers))
+        generator = OpenAIQuestions(endpoint)
+        made = in_parallel(lambda chunk: make_pairs(chunk, generator, rejected), chunks, settings["parallel"])
         pairs = [pair for some in tqdm(made, total=len(chunks), unit=" chunks", disable=None) for pair in some]
-        facts = {"failures": generator.failures, "spent": generator.spent()}
+        facts = {"failures": generator.failures, "spent": endpoint.spent()}
     else:
         generator = HeadingQuestions(chunks, settings["subject"])
         pairs = [pair for chunk in chunks for pair in make_pairs(chunk, generator, rejected)]

@@ -7,18 +7,14 @@ max_length would cut stop the run here.
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from reprolora import models
 from reprolora.engine.ragged import longest_common_prefix
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl, write_json
-from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
-
-HISTOGRAM_BINS = 30
+from reprolora.prompts import PromptEncoder, encode_rows
+from reprolora.token_counts import count_tokens
 
 
 def parse_args() -> argparse.Namespace:
@@ -50,7 +46,7 @@ def main() -> None:
     write_json(
         args.output,
         {
-            "chat_template": tokenizer.chat_template,
+            "chat_template": encoder.chat_template,
             "system_in_user_turn": encoder.system_in_user,
             "terminator": tokenizer.convert_ids_to_tokens(encoder.terminator),
             "label_tokens": {
@@ -58,32 +54,13 @@ def main() -> None:
             },
             "shared_prefix_tokens": longest_common_prefix([row.ids[: row.prompt_length] for row in encoded["train"]]),
             "max_length": settings["max_length"],
-            "splits": {split: count(encoded[split]) for split in encoded},
+            "splits": {split: count_tokens(encoded[split]) for split in encoded},
             "example": {
                 "prompt": tokenizer.decode(first.ids[: first.prompt_length]),
                 "completion": tokenizer.decode(first.ids[first.prompt_length :]),
             },
         },
     )
-
-
-def count(rows: Sequence[EncodedRow]) -> dict:
-    """Token counts of encoded rows: mean, quantiles, histogram, and the share of tokens that are supervised."""
-    lengths = np.array([len(row.ids) for row in rows])
-    supervised = sum(len(row.ids) - row.prompt_length for row in rows)
-    counts, edges = np.histogram(lengths, bins=min(HISTOGRAM_BINS, int(np.ptp(lengths)) + 1))
-    return {
-        "rows": len(rows),
-        "tokens": int(lengths.sum()),
-        "supervised_share": round(supervised / int(lengths.sum()), 6),
-        "length": {
-            "mean": round(float(lengths.mean()), 3),
-            "median": float(np.median(lengths)),
-            "percentile_95": float(np.percentile(lengths, 95)),
-            "max": int(lengths.max()),
-        },
-        "histogram": {"counts": counts.tolist(), "edges": [round(edge, 3) for edge in edges.tolist()]},
-    }
 
 
 if __name__ == "__main__":

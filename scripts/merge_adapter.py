@@ -15,8 +15,8 @@ import torch
 
 from reprolora import models
 from reprolora.errors import run_script
-from reprolora.exports import merge
 from reprolora.files import naming, read_json
+from reprolora.merging import merge
 from reprolora.model_files import publish, save_model, write_manifest
 
 

@@ -1,7 +1,7 @@
 """Draw the training loss, the validation loss and the learning rate over the steps of each trained arm.
 
-Reads every trained arm's training.json and training_log.jsonl, in the same order; writes the figure as PNG and SVG,
-and the numbers that are drawn as CSV.
+Reads every trained arm's training_log.jsonl and the training.json beside it; writes the figure as PNG and SVG, and the
+numbers that are drawn as CSV.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from reprolora.arms import KEY, arm_names, read_arms
-from reprolora.errors import UserError, run_script
+from reprolora.errors import run_script
 from reprolora.figures import draw_training, save, save_table
 from reprolora.files import read_jsonl
 
@@ -20,8 +20,7 @@ COLUMNS = ["step", "epoch", "loss", "validation_loss", "learning_rate"]
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--training", type=Path, nargs="+", required=True, help="training.json of each trained arm")
-    parser.add_argument("--training-log", type=Path, nargs="+", required=True, help="its training_log.jsonl")
+    parser.add_argument("--logs", type=Path, nargs="+", required=True, help="training_log.jsonl of each trained arm")
     parser.add_argument("--png", type=Path, required=True, help="the figure to write")
     parser.add_argument("--svg", type=Path, required=True, help="the figure to write")
     parser.add_argument("--csv", type=Path, required=True, help="the data of the figure, to write")
@@ -45,9 +44,8 @@ def training_table(trainings: Sequence[dict], logs: Sequence[Sequence[dict]]) ->
 
 def main() -> None:
     args = parse_args()
-    if len(args.training) != len(args.training_log):
-        raise UserError(f"{len(args.training)} trainings but {len(args.training_log)} logs; give one for each arm")
-    table = training_table(read_arms(args.training), [list(read_jsonl(file)) for file in args.training_log])
+    trainings = read_arms(file.with_name("training.json") for file in args.logs)
+    table = training_table(trainings, [list(read_jsonl(file)) for file in args.logs])
     save_table(table, args.csv)
     save(draw_training(table), args.png, args.svg)
 

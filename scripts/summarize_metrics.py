@@ -1,9 +1,9 @@
 """Collect the metrics of an experiment's arms in two tables.
 
-Reads the metrics.json and predictions.jsonl of every arm that was evaluated, given in the same order, and the
-failure.json of every arm that failed. Writes two CSV files: one row for each arm and mode, failed arms last; and one
-row for each method with its seeds pooled, which has the mean and the standard deviation over seeds and the 95 %
-interval of the hierarchical bootstrap. An arm without other seeds keeps its own intervals there.
+Reads the metrics.json of every arm that was evaluated, the predictions.jsonl beside it, and the failure.json of every
+arm that failed. Writes two CSV files: one row for each arm and mode, failed arms last; and one row for each method with
+its seeds pooled, which has the mean and the standard deviation over seeds and the 95 % interval of the hierarchical
+bootstrap. An arm without other seeds keeps its own intervals there.
 """
 
 import argparse
@@ -46,7 +46,6 @@ POOLED_COLUMNS = [
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
-    parser.add_argument("--predictions", type=Path, nargs="*", default=[], help="its predictions.jsonl")
     parser.add_argument("--failures", type=Path, nargs="*", default=[], help="failure.json of each failed arm")
     parser.add_argument("--output", type=Path, required=True, help="the table of arms to write (CSV)")
     parser.add_argument("--pooled", type=Path, required=True, help="the table with pooled seeds to write (CSV)")
@@ -104,7 +103,7 @@ def main() -> None:
     args = parse_args()
     table = metrics_table(read_arms(args.metrics), read_arms(args.failures))
     several_seeds = table.duplicated(CONTENDER).any()
-    runs = read_all_runs(args.metrics, args.predictions) if several_seeds else []
+    runs = read_all_runs(args.metrics) if several_seeds else []
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
     write_text(args.pooled, pooled_table(table, runs).to_csv(index=False, lineterminator="\n"))
 

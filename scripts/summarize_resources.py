@@ -1,19 +1,19 @@
 """Collect what each arm of an experiment took: time, peak memory, energy, sizes and cost, one row for each arm.
 
-Reads, for every arm that was evaluated, its metrics.json (which says the arm) and resources_evaluate.json, and for
-every arm that was trained, its training.json and resources_train.json; files of a kind are given in the same order.
-Writes a CSV. Loading, training and evaluating are apart: each has its own time and its own peak.
+Reads resources_evaluate.json of every arm that was evaluated and resources_train.json of every arm that was trained,
+and beside them metrics.json and training.json, which say the arm. Writes a CSV. Loading, training and evaluating are
+apart: each has its own time and its own peak.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reprolora.arms import KEY, read_arms
-from reprolora.errors import UserError, run_script
+from reprolora.errors import run_script
 from reprolora.files import read_json, write_text
 
 MEASURES = ["seconds", "peak_bytes", "reserved_bytes", "energy_kwh"]
@@ -48,10 +48,8 @@ ARM = tuple[str, str, int]
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
-    parser.add_argument("--resources-evaluate", type=Path, nargs="*", default=[], help="its resources_evaluate.json")
-    parser.add_argument("--training", type=Path, nargs="*", default=[], help="training.json of each trained arm")
-    parser.add_argument("--resources-train", type=Path, nargs="*", default=[], help="its resources_train.json")
+    parser.add_argument("--evaluate", type=Path, nargs="*", default=[], help="resources_evaluate.json of each arm")
+    parser.add_argument("--train", type=Path, nargs="*", default=[], help="resources_train.json of each trained arm")
     parser.add_argument("--price-per-hour", type=float, required=True, help="what the machine costs an hour, in USD")
     parser.add_argument("--output", type=Path, required=True, help="the table to write (CSV)")
     return parser.parse_args()
@@ -99,23 +97,18 @@ def resources_table(rows: dict[ARM, dict[str, Any]], price_per_hour: float) -> p
     return table.astype({name: "Int64" for name in WHOLE})
 
 
-def pairs(arms: Sequence[Path], resources: Sequence[Path], names: tuple[str, str]) -> list[tuple[ARM, dict, dict]]:
-    """The arm, the file that says it, and the resources beside it."""
-    if len(arms) != len(resources):
-        raise UserError(f"{names[0]} has {len(arms)} files and {names[1]} {len(resources)}; give one for each arm")
-    contents = read_arms(arms)
-    return [
-        (tuple(content["arm"][key] for key in KEY), content, read_json(file))
-        for content, file in zip(contents, resources, strict=True)
-    ]
+def beside(files: Sequence[Path], name: str) -> Iterator[tuple[ARM, dict, dict]]:
+    """Of each file of resources the arm, the content of the file `name` beside it, which says the arm, and its own."""
+    for file, content in zip(files, read_arms(file.with_name(name) for file in files), strict=True):
+        yield tuple(content["arm"][key] for key in KEY), content, read_json(file)
 
 
 def main() -> None:
     args = parse_args()
     rows: dict[ARM, dict[str, Any]] = {}
-    for arm, _, resources in pairs(args.metrics, args.resources_evaluate, ("--metrics", "--resources-evaluate")):
+    for arm, _, resources in beside(args.evaluate, "metrics.json"):
         rows[arm] = evaluation_columns(resources)
-    for arm, training, resources in pairs(args.training, args.resources_train, ("--training", "--resources-train")):
+    for arm, training, resources in beside(args.train, "training.json"):
         rows[arm] = rows.get(arm, {}) | training_columns(training, resources)
     table = resources_table(rows, args.price_per_hour)
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))

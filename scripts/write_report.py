@@ -32,7 +32,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--audit-tables", type=Path, nargs="+", required=True, help="the tables of audit_splits")
     parser.add_argument("--figures", type=Path, nargs="*", default=[], help="PNG, SVG and CSV of each figure")
     parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
-    parser.add_argument("--predictions", type=Path, nargs="*", default=[], help="its predictions.jsonl")
     parser.add_argument("--training", type=Path, nargs="*", default=[], help="training.json of each trained arm")
     parser.add_argument("--failures", type=Path, nargs="*", default=[], help="failure.json of each failed arm")
     parser.add_argument("--prompts", type=Path, nargs="*", default=[], help="prompts.json in each model's folder")
@@ -60,7 +59,6 @@ def main() -> None:
         audit_tables=args.audit_tables,
         figures=args.figures,
         metrics=args.metrics,
-        predictions=args.predictions,
         training=args.training,
         failures=args.failures,
         prompts=args.prompts,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reprolora.files import write_json, write_jsonl
+from reprolora.files import sha256_of, write_json, write_jsonl
 from reprolora.labels import INVALID
 from reprolora.metrics import classification_metrics
 
@@ -100,7 +100,8 @@ def make_results(
                     predictions += _answers(rng, test, truth, hardness, labels, fake, mode)
                 write_jsonl(home / "predictions.jsonl", predictions)
                 scores = {mode: _score([p for p in predictions if p["mode"] == mode], labels) for mode in arm_modes}
-                write_json(home / "metrics.json", {"arm": arm, "split": "test", "modes": scores})
+                answered = {"predictions_sha256": sha256_of(home / "predictions.jsonl")}
+                write_json(home / "metrics.json", {"arm": arm, "split": "test", "modes": scores} | answered)
                 write_json(home / "resources_evaluate.json", _evaluation(rng, fake, rows))
                 results.metrics.append(home / "metrics.json")
                 results.predictions.append(home / "predictions.jsonl")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reprolora.errors import UserError
-from reprolora.files import read_json, read_jsonl
+from reprolora.files import read_json, read_jsonl, sha256_of
 from reprolora.labels import INVALID
 
 # The model's name in arms that have no language model.
@@ -56,16 +56,24 @@ class Run:
     probabilities: np.ndarray | None = None  # of each label, shape (rows, labels); none in a mode without any
 
 
-def read_runs(metrics_file: str | Path, predictions_file: str | Path) -> list[Run]:
-    """The runs of one arm, one for each mode in which it was evaluated."""
-    metrics = read_json(metrics_file)
+def predictions_of(metrics_file: str | Path) -> Path:
+    """The answers of an arm, which lie beside its metrics.json."""
+    return Path(metrics_file).with_name("predictions.jsonl")
+
+
+def read_runs(metrics_file: str | Path) -> list[Run]:
+    """The runs of one arm, one for each mode in which it was evaluated.
+
+    Raises:
+        UserError: the answers beside metrics.json are not those that it was made of.
+    """
+    metrics, predictions_file = read_json(metrics_file), predictions_of(metrics_file)
+    if not predictions_file.is_file() or sha256_of(predictions_file) != metrics["predictions_sha256"]:
+        raise UserError(
+            f"{predictions_file}: not the answers that {metrics_file} was made of; remove both files and run again"
+        )
     rows_of_mode: dict[str, list[dict]] = {mode: [] for mode in metrics["modes"]}
     for row in read_jsonl(predictions_file):
-        if row["mode"] not in rows_of_mode:
-            raise UserError(
-                f"{predictions_file}: row {row['id']!r} has mode {row['mode']!r}, which {metrics_file} has not; "
-                "remove both files and run again"
-            )
         rows_of_mode[row["mode"]].append(row)
     runs = []
     for mode, rows in rows_of_mode.items():
@@ -73,11 +81,6 @@ def read_runs(metrics_file: str | Path, predictions_file: str | Path) -> list[Ru
         position = {name: k for k, name in enumerate([*scores["confusion"]["labels"], INVALID])}
         labels = np.array([position[row["label"]] for row in rows])
         predictions = np.array([position[row["prediction"]] for row in rows])
-        if len(rows) != scores["n"] or round(float((labels == predictions).mean()), 6) != scores["accuracy"]:
-            raise UserError(
-                f"{predictions_file}: the answers in mode {mode} do not give the accuracy in {metrics_file}; "
-                "remove both files and run again"
-            )
         runs.append(
             Run(
                 *(metrics["arm"][key] for key in KEY),
@@ -98,18 +101,13 @@ def _probabilities(rows: Sequence[dict], label_names: Sequence[str]) -> np.ndarr
     return np.array([[row["probabilities"][name] for name in label_names] for row in rows], dtype=np.float32)
 
 
-def read_all_runs(metrics_files: Sequence[str | Path], predictions_files: Sequence[str | Path]) -> list[Run]:
-    """The runs of all arms, whose two files are given in the same order; refused unless all answered the same rows."""
-    if len(metrics_files) != len(predictions_files):
-        raise UserError(
-            f"--metrics has {len(metrics_files)} files and --predictions {len(predictions_files)}; "
-            "give one for each arm"
-        )
+def read_all_runs(metrics_files: Iterable[str | Path]) -> list[Run]:
+    """The runs of all arms; refused unless all answered the same rows."""
     runs, files = [], []
-    for metrics_file, predictions_file in zip(metrics_files, predictions_files, strict=True):
-        for run in read_runs(metrics_file, predictions_file):
+    for metrics_file in metrics_files:
+        for run in read_runs(metrics_file):
             runs.append(run)
-            files.append(predictions_file)
+            files.append(predictions_of(metrics_file))
     if runs:
         check_same_rows(runs, files)
     return runs

@@ -1,13 +1,13 @@
 """What is said to a language model that writes questions and answers, and how its answer is read."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from reprolora.corpus import Chunk
 from reprolora.pairs import Draft
+from reprolora.structured import Malformed, read_form
 
 
 class _Item(BaseModel):
@@ -23,10 +23,6 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     pairs: list[_Item]
-
-
-class Malformed(Exception):
-    """An answer that has not the form that was asked for; says why."""
 
 
 def messages(
@@ -50,16 +46,12 @@ def messages(
 
 
 def parse_answer(text: str | None) -> list[Draft]:
-    """The drafts in a model's answer; a code fence around the JSON does not matter.
+    """The drafts in a model's answer.
 
     Raises:
         Malformed: the answer is not that JSON.
     """
-    inner = re.sub(r"^\s*```(?:json)?\s*|\s*```\s*$", "", text or "")
-    try:
-        items = Answer.model_validate_json(inner).pairs
-    except ValidationError as error:
-        raise Malformed(error.errors(include_url=False, include_input=False)[0]["msg"]) from None
+    items = read_form(text, Answer).pairs
     drafts = [Draft(item.question.strip(), item.answer.strip()) for item in items]
     if not drafts or not all(draft.question and draft.answer for draft in drafts):
         raise Malformed("no questions, or empty ones")

@@ -680,10 +680,20 @@ class Audit(Section):
 
 
 class Prompt(Section):
-    """The chat messages that ask for a label; the assistant's answer is the label alone."""
+    """The chat messages that ask for a label or an answer; the assistant says that alone."""
 
-    system: Text | None = Field(default=None, description="The system message; null leaves it out.")
-    user: str = Field(default="{text}", description="The user's message, with {text} where the row's text goes.")
+    system: Text | None = Field(
+        default=None,
+        description="The system message; null leaves it out. A row of instructions may have one of its own.",
+    )
+    user: str = Field(
+        default="{text}", description="Classification only: the user's message, with {text} where the row's text goes."
+    )
+    template: Literal["chat", "alpaca", "alpaca-zh"] = Field(
+        default="chat",
+        description="Instructions only: `chat` is the model's own chat template; `alpaca` the prompt of Stanford "
+        "Alpaca, which models without a chat template take too; `alpaca-zh` the same in Chinese.",
+    )
 
     @field_validator("user")
     @classmethod
@@ -758,6 +768,35 @@ class Evaluation(Section):
     def _modes(cls, modes: list[str]) -> list[str]:
         _refuse_twins(modes)
         return modes
+
+
+class Answers(Section):
+    """How answers to instructions are compared with the reference answers."""
+
+    max_new_tokens: int = Field(default=128, ge=1, description="Longest answer in tokens.")
+    distractors: int = Field(
+        default=3,
+        ge=1,
+        description="Multiple choice: how many answers to other instructions stand beside the right one.",
+    )
+    choice_seed: int = Field(default=1, ge=0, lt=2**32, description="Seed by which those are drawn.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens in a batch of rows of similar length, at most; null means as many as the memory holds.",
+    )
+
+
+class Diagnosis(Section):
+    """What to do about a training that learns too little, with the likely causes in the log and in training.json."""
+
+    loss: float = Field(default=2.0, gt=0, description="The training loss should be below this,")
+    steps: int = Field(
+        default=200, ge=1, description="after so many steps; and after as many, or at the end, below where it began."
+    )
+    action: Literal["warn", "stop"] = Field(
+        default="warn", description="`warn` goes on; `stop` ends the training, and the report shows the arm as failed."
+    )
 
 
 def _no_twins(values: list) -> list:
@@ -885,7 +924,9 @@ class Experiment(Section):
     audit: Audit = Field(default=Audit(), description="How much the splits may resemble each other.")
     prompt: Prompt = Field(default=Prompt(), description="How a row becomes chat messages.")
     training: Training = Field(default=Training(), description="How adapters are trained.")
-    evaluation: Evaluation = Field(default=Evaluation(), description="How answers are read.")
+    diagnosis: Diagnosis = Field(default=Diagnosis(), description="What to do when the loss stays high.")
+    evaluation: Evaluation = Field(default=Evaluation(), description="Classification: how labels are read.")
+    answers: Answers = Field(default=Answers(), description="Instructions: how answers are read and compared.")
     sweep: Sweep | None = Field(default=None, description="Settings to choose by validation; null sweeps none.")
     learning_curve: LearningCurve | None = Field(
         default=None, description="Numbers of training rows to compare; null draws no curve."
@@ -1294,11 +1335,7 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
         needing = [m for m in experiment.methods if m in configuration.methods and configuration.methods[m].needs_model]
         if needing and not experiment.models:
             yield _Fault(path=(*at, "models"), message=f"names no model, but the method {needing[0]!r} needs one")
-        if experiment.split.group != "pair" and experiment.task != "instruction":
-            yield _Fault(path=(*at, "split", "group"), message="is for the task instruction; remove this key")
-        for key in ("sweep", "learning_curve"):
-            if getattr(experiment, key) and experiment.task == "instruction":
-                yield _Fault(path=(*at, key), message="is for the task classification; remove this key")
+        yield from _task_faults(configuration, name)
         if dataset := configuration.instructions.get(experiment.dataset if experiment.task == "instruction" else ""):
             yield from _split_faults(at, experiment, dataset)
             yield from _instruction_faults(configuration, experiment, root)
@@ -1359,6 +1396,29 @@ def _publishing_faults(at: Path_, configuration: Configuration, name: str) -> It
                 yield _Fault(path=(section, entry, "license"), message=message)
 
 
+# The keys of an experiment that only one task reads; with the other, they have to be as they are by default.
+KEYS_OF_TASK = {
+    "classification": ("audit", "prompt.user", "evaluation", "sweep", "learning_curve"),
+    "instruction": ("split.group", "prompt.template", "answers"),
+}
+
+
+def _task_faults(configuration: Configuration, name: str) -> Iterator[_Fault]:
+    """Keys and methods that are not for the experiment's task."""
+    experiment = configuration.experiment[name]
+    default = Experiment(title="x", question="x", dataset="x", methods=["x"])
+    for task, keys in KEYS_OF_TASK.items():
+        for key in keys if task != experiment.task else ():
+            if _at(experiment, key) != _at(default, key):
+                path = ("experiment", name, *key.split("."))
+                yield _Fault(path=path, message=f"is for the task {task}; remove this key")
+    for number, method in enumerate(experiment.methods if experiment.task == "instruction" else ()):
+        entry = configuration.methods.get(method)
+        if entry and (entry.shots or not entry.needs_model):
+            message = f"{method!r} needs labels, which instructions do not have; use zero-shot and methods that train"
+            yield _Fault(path=("experiment", name, "methods", number), message=message)
+
+
 def _instruction_faults(configuration: Configuration, experiment: Experiment, root: Path) -> Iterator[_Fault]:
     at: Path_ = ("instructions", experiment.dataset)
     dataset = configuration.instructions[experiment.dataset]
@@ -1416,9 +1476,6 @@ def _warnings(configuration: Configuration) -> Iterator[_Fault]:
         if rate > HIGH_LEARNING_RATE:
             message = f"{rate:g} is above {HIGH_LEARNING_RATE:g}, the commonest reason for a loss that does not fall"
             yield _Fault(path=("experiment", name, "training", "learning_rate"), message=message)
-        if experiment.task == "instruction" and name in configuration.experiments:
-            message = "instruction makes the rows and their splits; models are not yet trained on them"
-            yield _Fault(path=("experiment", name, "task"), message=message)
 
 
 # Sweeps and learning curves
@@ -1485,9 +1542,9 @@ def _candidates(name: str, experiment: Experiment, method: Method) -> dict[str, 
     return found
 
 
-def _at(variant: Variant, key: str) -> Any:
-    """The value of a swept key."""
-    found: Any = variant
+def _at(section: Section, key: str) -> Any:
+    """The value of a dotted key."""
+    found: Any = section
     for name in key.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)
     return found

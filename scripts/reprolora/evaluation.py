@@ -1,31 +1,26 @@
-"""Asking a model about rows, reading its labels, and checking that a reloaded model is the one that was trained."""
+"""Asking a model about rows, reading its labels, and scoring them."""
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from reprolora.engine import answers, plain
-from reprolora.engine.ragged import why_not
-from reprolora.errors import ArmFailed
-from reprolora.files import read_jsonl, write_json, write_jsonl
+from reprolora.asking import ModelAsker
+from reprolora.files import read_jsonl, sha256_of, write_json, write_jsonl
 from reprolora.labels import extract_label
 from reprolora.measure import Meter
 from reprolora.metrics import classification_metrics
 from reprolora.prompts import PromptEncoder
 
-# How many validation rows the reload gate compares, and how far their log-probabilities may differ: rounding only.
+# How many validation rows the reload check compares.
 PROBE_ROWS = 64
-TOLERANCE = {"fp32": 1e-3, "fp16": 5e-2, "bf16": 2e-1}
 
 
-class Asker:
+class Asker(ModelAsker):
     """A model together with the prompt and the labels that it is asked for.
 
     Args:
@@ -38,25 +33,20 @@ class Asker:
     def __init__(
         self, model: PreTrainedModel, encoder: PromptEncoder, labels: Sequence[str], batch_tokens: int | None = None
     ):
-        self.model, self.encoder, self.labels = model, encoder, list(labels)
-        self.fallback = why_not(model)
-        self._engine: ModuleType = plain if self.fallback else answers
-        self._options = {} if self.fallback else {"batch_tokens": batch_tokens}
-        ends = model.generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
-        self._terminators = {encoder.terminator, encoder.tokenizer.eos_token_id, *ends} - {None}
+        super().__init__(model, encoder, batch_tokens)
+        self.labels = list(labels)
         self._label_ids = _prefix_free([encoder.answer_ids(label) for label in labels], encoder.terminator)
 
     def generate(self, texts: Sequence[str], max_new_tokens: int) -> list[str]:
         """Greedy answers, at most `max_new_tokens` tokens each, as text."""
         prompts = [self.encoder.encode_prompt(text) for text in texts]
-        ids = self._engine.generate(self.model, prompts, max_new_tokens, self._terminators, **self._options)
-        return [self.encoder.tokenizer.decode(answer, skip_special_tokens=True) for answer in ids]
+        ids = self.engine.generate(self.model, prompts, max_new_tokens, self.terminators, **self.options)
+        return [self.decode(answer) for answer in ids]
 
     def log_probabilities(self, texts: Sequence[str]) -> torch.Tensor:
         """Log-probability of each label as the answer: [texts, labels], not normalized over the labels."""
         prompts = [self.encoder.encode_prompt(text) for text in texts]
-        return self._engine.label_log_probabilities(self.model, prompts, self._label_ids, **self._options)
+        return self.engine.label_log_probabilities(self.model, prompts, self._label_ids, **self.options)
 
     def predict(self, rows: Sequence[Mapping[str, Any]], modes: Sequence[str], max_new_tokens: int) -> list[dict]:
         """Predictions for rows {"id", "text", "label"}, one for each mode and row, in the form of predictions.jsonl."""
@@ -108,17 +98,8 @@ def answer_test(
     with meter.phase("evaluate"):
         predictions, metrics = evaluate(asker, rows, settings["evaluation"], settings["arm"])
     write_jsonl(outputs.predictions, predictions)
-    write_json(outputs.metrics, metrics | facts)
-    write_json(
-        outputs.resources,
-        {
-            **meter.record,
-            "examples": len(predictions),
-            "examples_per_second": len(predictions) / meter.record["evaluate_seconds"],
-            "engine": "plain" if asker.fallback else "shared-prefix",
-            "engine_reason": asker.fallback,
-        },
-    )
+    write_json(outputs.metrics, metrics | facts | {"predictions_sha256": sha256_of(outputs.predictions)})
+    write_json(outputs.resources, asker.resources(meter, len(predictions)))
 
 
 def _prediction(row, mode, prediction, raw=None, probabilities=None) -> dict:
@@ -130,28 +111,6 @@ def _prefix_free(labels: list[list[int]], terminator: int) -> list[list[int]]:
     """Labels' tokens such that none begins another: ended by the terminator where that is needed."""
     begins = any(a is not b and b[: len(a)] == a for a in labels for b in labels)
     return [[*ids, terminator] for ids in labels] if begins else labels
-
-
-def check_reloaded(before: Sequence[Mapping], after: Sequence[Mapping], precision: str) -> float:
-    """Compare the probes of the model in memory and of the reloaded one; returns the largest difference.
-
-    Raises:
-        ArmFailed: an answer differs, or a log-probability by more than rounding explains.
-    """
-    if [row["id"] for row in before] != [row["id"] for row in after]:
-        raise ArmFailed("the reload check has other rows than the training had; train again")
-    largest, changed = 0.0, []
-    for old, new in zip(before, after, strict=True):
-        gaps = [abs(old["log_probabilities"][label] - value) for label, value in new["log_probabilities"].items()]
-        largest = math.nan if any(map(math.isnan, gaps)) else max(largest, *gaps)
-        if old["raw"] != new["raw"]:
-            changed.append(f"{old['id']}: {old['raw']!r} became {new['raw']!r}")
-    if changed or not largest <= TOLERANCE[precision]:
-        raise ArmFailed(
-            f"the reloaded adapter is not the trained one: {len(changed)} of {len(before)} answers differ"
-            f"{' (' + changed[0] + ')' if changed else ''}, log-probabilities by up to {largest:.2g}"
-        )
-    return largest
 
 
 def score(predictions: Sequence[Mapping], labels: Sequence[str], arm: Mapping[str, Any]) -> dict[str, Any]:

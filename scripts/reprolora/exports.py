@@ -1,17 +1,26 @@
-"""Models for serving: an adapter merged into its base model, and how an exported model is loaded again."""
+"""Loading an exported model, merged safetensors or a GGUF file, to ask it what the adapter was asked."""
 
-import warnings
+import argparse
+import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-from peft import PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from reprolora import models
+from reprolora.changes import count_changes
+from reprolora.devices import claim_device
 from reprolora.errors import ArmFailed
+from reprolora.files import read_json, read_jsonl, write_json
 from reprolora.gguf_models import read_gguf
-from reprolora.models import load_base, load_tokenizer, model_folder
+from reprolora.measure import Meter
+from reprolora.model_files import GGUF_FILE
 
-GGUF_FILE = "model.gguf"
+log = logging.getLogger(__name__)
+
 # What two tokenizers must cut alike: digits, signs, blanks, line ends, letters of several scripts, the special tokens.
 TEXTS = (
     "Somehow I was blessed with some really amazing friends. #blessed",
@@ -20,43 +29,59 @@ TEXTS = (
 )
 
 
-def merge(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """The model with its adapter's weights added to its own, as an ordinary model; one without an adapter as it is.
+def export_parser(description: str) -> argparse.ArgumentParser:
+    """The arguments of the scripts that evaluate an exported model."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="the exported model's manifest.json")
+    parser.add_argument("--base", type=Path, required=True, help="the base model's manifest.json, for its tokenizer")
+    parser.add_argument("--training", type=Path, required=True, help="training.json")
+    parser.add_argument("--before", type=Path, required=True, help="predictions.jsonl of what was exported")
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--validation", required=True)
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--settings", type=json.loads, required=True, help="JSON: what the rule passes as settings")
+    parser.add_argument("--predictions", type=Path, required=True)
+    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--resources", required=True)
+    parser.add_argument("--changes", required=True)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser
+
+
+def load_export(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Meter, int]:
+    """The exported model, its tokenizer, the meter of loading, and how many texts were cut as the original does.
 
     Raises:
-        ArmFailed: this type of adapter is no change of weights (a learned prompt), PEFT cannot merge it, or the merged
-            weights are not numbers.
+        ArmFailed: the tokenizer is not the base model's.
     """
-    if not isinstance(model, PeftModel):
-        return model
-    config = model.active_peft_config
-    if config.is_prompt_learning or not hasattr(model.base_model, "merge_and_unload"):
-        raise ArmFailed(
-            f"an adapter of type {config.peft_type.value} cannot be merged: it does not change the model's weights; "
-            "use the adapter with its base model"
-        )
-    try:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            merged = model.merge_and_unload(safe_merge=True)
-    except (ValueError, NotImplementedError, TypeError, AttributeError) as error:
-        raise ArmFailed(f"PEFT cannot merge this adapter of type {config.peft_type.value}: {error}") from error
-    if untied := [str(warning.message) for warning in said if "tied_target_modules" in str(warning.message)]:
-        raise ArmFailed(f"the adapter changes weights that the model uses twice, so it cannot be merged: {untied[0]}")
-    return merged.requires_grad_(False)
+    torch.set_num_threads(args.threads)
+    models.quiet_libraries()
+    device = claim_device(args.settings["accelerator"])
+    meter = Meter(device, args.threads)
+    with meter.phase("load"):
+        model, tokenizer = load_exported(args.model, read_json(args.training)["precision"]["chosen"], device)
+    return model.eval(), tokenizer, meter, check_tokens(tokenizer, models.model_folder(args.base))
+
+
+def write_changes(args: argparse.Namespace, key: str, same_tokens: int) -> None:
+    """Write changes.json: how many of the answers, which are at `key` in a prediction, are not those before the export."""
+    changes = count_changes(list(read_jsonl(args.before)), list(read_jsonl(args.predictions)), key)
+    known: Mapping[str, Any] = {name: args.settings[name] for name in ("arm", "export")}
+    write_json(args.changes, {**known, "same_tokens": same_tokens, **changes})
+    log.info("%d of %d answers changed", changes["changed"], changes["n"])
 
 
 def load_exported(
     manifest: Path, precision: str, device: torch.device
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model that a manifest stands for: a folder of safetensors in `precision`, or a GGUF file in fp32."""
-    folder = model_folder(manifest)
+    folder = models.model_folder(manifest)
     if (folder / GGUF_FILE).is_file():
         model, tokenizer = read_gguf(folder / GGUF_FILE, str(folder / GGUF_FILE))
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         return model.to(device).requires_grad_(False), tokenizer
-    return load_base(folder, precision, device), load_tokenizer(folder)
+    return models.load_base(folder, precision, device), models.load_tokenizer(folder)
 
 
 def check_tokens(tokenizer: PreTrainedTokenizerBase, original: Path) -> int:
@@ -66,12 +91,11 @@ def check_tokens(tokenizer: PreTrainedTokenizerBase, original: Path) -> int:
         ArmFailed: a text is cut otherwise, or the chat templates differ.
     """
     expected = AutoTokenizer.from_pretrained(original, local_files_only=True)
-    chat = [{"role": "user", "content": TEXTS[0]}]
-    options = {"tokenize": False, "add_generation_prompt": True}
-    prompt = expected.apply_chat_template(chat, **options)
-    if tokenizer.apply_chat_template(chat, **options) != prompt:
+    if tokenizer.chat_template != expected.chat_template:
         raise ArmFailed(f"the chat template is not that of {original}")
-    texts = [*TEXTS, prompt, *(token.content for token in expected.added_tokens_decoder.values())]
+    chat = [{"role": "user", "content": TEXTS[0]}]
+    prompts = [expected.apply_chat_template(chat, tokenize=False)] if expected.chat_template else []
+    texts = [*TEXTS, *prompts, *(token.content for token in expected.added_tokens_decoder.values())]
     for text in texts:
         ours, theirs = (t(text, add_special_tokens=False).input_ids for t in (tokenizer, expected))
         if ours != theirs:

@@ -180,7 +180,8 @@ def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, 
         if position is not None:
             getattr(writer, f"add_{role}_token_id")(position)
     writer.add_add_bos_token(tokenizer("x").input_ids[0] == tokenizer.bos_token_id)
-    writer.add_chat_template(tokenizer.chat_template)
+    if tokenizer.chat_template:
+        writer.add_chat_template(tokenizer.chat_template)
 
 
 def _pre_tokenizer_name(described: dict[str, Any], folder: Path) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reprolora.errors import UserError
-from reprolora.model_files import check_tokenizer, save_model
+from reprolora.model_files import save_model
 
 PRE_TOKENIZER_KEY = "tokenizer.ggml.pre"
 PLAIN_GPT2 = ("gpt-2", "gpt2")
@@ -50,7 +50,6 @@ def read_gguf(gguf: Path, where: str) -> tuple[Any, Any]:
         )
     except (ValueError, KeyError, OSError) as error:
         raise UserError(f"{where}: Transformers cannot read this GGUF file ({error}); use another model") from error
-    check_tokenizer(tokenizer, where)
     _mend_pre_tokenizer(tokenizer, metadata[PRE_TOKENIZER_KEY], where)
     tokenizer.model_max_length = model.config.max_position_embeddings
     _drop_quantization_mark(model)
@@ -106,8 +105,7 @@ def _verify(model: Any, tokenizer: Any, folder: Path) -> None:
 
     saved_tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    chat = [{"role": "user", "content": PROBES[0]}]
-    texts = [*PROBES, tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)]
+    texts = [*PROBES, *_chat(tokenizer)]
     for text in texts:
         tokens = tokenizer(text, return_tensors="pt").input_ids
         if not torch.equal(tokens, saved_tokenizer(text, return_tensors="pt").input_ids):
@@ -117,5 +115,13 @@ def _verify(model: Any, tokenizer: Any, folder: Path) -> None:
         with torch.inference_mode():
             if not torch.equal(model.eval()(tokens).logits, saved.eval()(tokens).logits):
                 raise RuntimeError(f"the saved model has other logits for {text!r}")
-    if saved_tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) != texts[-1]:
+    if _chat(saved_tokenizer) != _chat(tokenizer):
         raise RuntimeError("the saved chat template differs")
+
+
+def _chat(tokenizer: Any) -> list[str]:
+    """A question as the tokenizer's chat template writes it, if there is one."""
+    if not tokenizer.chat_template:
+        return []
+    chat = [{"role": "user", "content": PROBES[0]}]
+    return [tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)]

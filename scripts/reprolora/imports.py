@@ -40,7 +40,7 @@ def imported_files(file: Path, root: Path) -> tuple[Path, ...]:
 
 def imported_names(file: Path, root: Path) -> Iterator[str]:
     """The dotted names below the package that `file` imports."""
-    for node in ast.walk(ast.parse(file.read_bytes(), filename=str(file))):
+    for node in _statements(ast.parse(file.read_bytes(), filename=str(file))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -52,3 +52,12 @@ def imported_names(file: Path, root: Path) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if name.split(".")[0] == PACKAGE)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements in `node`, at any depth; expressions, of which there are many more, have no imports."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if not isinstance(child, ast.expr):
+            yield from _statements(child)

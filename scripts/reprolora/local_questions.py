@@ -7,7 +7,7 @@ from typing import Any
 
 from reprolora import models
 from reprolora.answer_store import AnswerStore
-from reprolora.asked_questions import Malformed, messages, parse_answer
+from reprolora.asked_questions import messages, parse_answer
 from reprolora.corpus import Chunk
 from reprolora.devices import claim_device
 from reprolora.evaluation import Asker
@@ -15,6 +15,7 @@ from reprolora.files import sha256_of
 from reprolora.pairs import Draft
 from reprolora.precision import choose_precision
 from reprolora.prompts import PromptEncoder
+from reprolora.structured import Malformed
 
 PART = 64  # chunks that are asked about before their answers are stored
 

@@ -14,6 +14,7 @@ from reprolora.files import sha256_of, write_json
 
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
+GGUF_FILE = "model.gguf"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 # What Transformers reads beside the weights. No code (*.py), and no second copy of the weights (*.bin, *.gguf,
 # consolidated.safetensors, subfolders).
@@ -71,11 +72,11 @@ def choose_files(names: Iterable[str], read_index: Callable[[str], bytes], where
     return [*chosen, WEIGHTS]
 
 
-def check_model(folder: Path, where: str) -> None:
-    """Raise UserError unless the folder holds a model with tokenizer and chat template, and weights that are whole."""
+def check_model(folder: Path, where: str, needs_chat_template: bool) -> None:
+    """Raise UserError unless the folder holds a model with its tokenizer, and weights that are whole."""
     from safetensors import SafetensorError, safe_open
 
-    check_small_files(folder, where)
+    check_small_files(folder, where, needs_chat_template)
     for weights in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(weights, "np"):  # reads the header and compares the file's size with it
@@ -84,7 +85,7 @@ def check_model(folder: Path, where: str) -> None:
             raise UserError(f"{where}: {weights.name} is damaged or cut short ({error}); get it again") from error
 
 
-def check_small_files(folder: Path, where: str) -> None:
+def check_small_files(folder: Path, where: str, needs_chat_template: bool) -> None:
     """Raise UserError unless Transformers can read the folder's configuration and tokenizer; the weights may lack."""
     from transformers import AutoConfig, AutoTokenizer
 
@@ -102,12 +103,7 @@ def check_small_files(folder: Path, where: str) -> None:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # the tokenizers library raises bare Exceptions
         raise UserError(f"{where}: Transformers cannot read the tokenizer ({_first_line(error)}); check it") from error
-    check_tokenizer(tokenizer, where)
-
-
-def check_tokenizer(tokenizer: Any, where: str) -> None:
-    """Raise UserError if a chat cannot be written with this tokenizer, or not be ended."""
-    if not tokenizer.chat_template:
+    if needs_chat_template and not tokenizer.chat_template:
         raise UserError(
             f"{where}: the tokenizer has no chat template; use an instruct model, or put a chat_template.jinja "
             "beside its files"

@@ -8,7 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reprolora.configuration import CLASSICAL, Configuration, Dataset, Export, Generator, Method, Publication, Variant
+from reprolora.configuration import (
+    CLASSICAL,
+    HIGH_LEARNING_RATE,
+    Configuration,
+    Dataset,
+    Experiment,
+    Export,
+    Generator,
+    InstructionDataset,
+    Publication,
+    Variant,
+)
 from reprolora.errors import UserError
 from reprolora.files import canonical_json, read_json, sha256_of
 from reprolora.sources import parse_source
@@ -92,7 +103,7 @@ def own_stages(configuration: Configuration, arm: Arm) -> tuple[str, ...]:
         return ("evaluate_adapter",)
     if is_swept(configuration, replace(arm, variant="")):
         return ("train_adapter",)
-    return stages(configuration.methods[arm.method])
+    return stages(configuration, arm)
 
 
 def variant_of(configuration: Configuration, arm: Arm) -> Variant:
@@ -103,8 +114,11 @@ def variant_of(configuration: Configuration, arm: Arm) -> Variant:
     return Variant(training=configuration.experiment[arm.experiment].training_of(method), method=method)
 
 
-def stages(method: Method) -> tuple[str, ...]:
+def stages(configuration: Configuration, arm: Arm) -> tuple[str, ...]:
     """The rules that an arm goes through, in order."""
+    method = configuration.methods[arm.method]
+    if configuration.experiment[arm.experiment].task == "instruction":
+        return ("train_adapter", "evaluate_adapter_answers") if method.trains else ("evaluate_base_answers",)
     if method.trains:
         return ("train_adapter", "evaluate_adapter")
     return ("evaluate_prompted",) if method.prompted else ("evaluate_classical",)
@@ -167,8 +181,14 @@ def selected_candidate(table: Path, arm: Arm) -> str:
 # Settings: plain data that a script gets as JSON
 
 
-def dataset_of(configuration: Configuration, arm: Arm) -> Dataset:
-    return configuration.datasets[configuration.experiment[arm.experiment].dataset]
+def dataset_of(configuration: Configuration, experiment: Experiment) -> Dataset | InstructionDataset:
+    catalogue = configuration.instructions if experiment.task == "instruction" else configuration.datasets
+    return catalogue[experiment.dataset]
+
+
+def prompt_settings(experiment: Experiment) -> dict[str, Any]:
+    """The keys of the prompt that the experiment's task reads."""
+    return experiment.prompt.model_dump(include={"system", "template" if experiment.task == "instruction" else "user"})
 
 
 def arm_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
@@ -263,9 +283,19 @@ def fetch_model_settings(configuration: Configuration, model: str) -> dict[str, 
 def inspect_prompts_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     chosen = configuration.experiment[experiment]
     return {
-        "prompt": chosen.prompt.model_dump(),
+        "prompt": prompt_settings(chosen),
         "labels": configuration.datasets[chosen.dataset].labels,
         "max_length": chosen.training.max_length,
+    }
+
+
+def inspect_instructions_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    chosen = configuration.experiment[experiment]
+    return {
+        "prompt": prompt_settings(chosen),
+        "max_length": chosen.training.max_length,
+        "learning_rate": chosen.training.learning_rate,
+        "high_learning_rate": HIGH_LEARNING_RATE,
     }
 
 
@@ -280,7 +310,7 @@ def write_report_settings(configuration: Configuration, experiment: str) -> dict
     return {
         "experiment": {"name": experiment}
         | chosen.model_dump(exclude={"sweep", "learning_curve", "export", "publish"}),
-        "dataset": configuration.datasets[chosen.dataset].model_dump(),
+        "dataset": dataset_of(configuration, chosen).model_dump(),
         "models": {name: configuration.models[name].model_dump() for name in sorted(needed)},
         "methods": {name: configuration.methods[name].model_dump() for name in chosen.methods},
         "hardware": configuration.machine.model_dump(),
@@ -307,7 +337,8 @@ def write_model_card_settings(configuration: Configuration, arm: Arm) -> dict[st
     told = {"description", "license", "citation"}
     return {
         "experiment": {"name": arm.experiment} | experiment.model_dump(include={"title", "question"}),
-        "dataset": {"name": experiment.dataset} | dataset_of(configuration, arm).model_dump(include={*told, "url"}),
+        "dataset": {"name": experiment.dataset}
+        | dataset_of(configuration, experiment).model_dump(include={*told, "url"}),
         "model": {"name": arm.model} | configuration.models[arm.model].model_dump(include={*told, "source"}),
     }
 
@@ -319,17 +350,22 @@ def doctor_settings(configuration: Configuration, methods: Iterable[str]) -> dic
 
 def asking(configuration: Configuration, arm: Arm) -> dict[str, Any]:
     """What every step that asks a language model reads."""
-    return {
+    experiment = configuration.experiment[arm.experiment]
+    settings = {
         "arm": arm_settings(configuration, arm),
-        "labels": dataset_of(configuration, arm).labels,
-        "prompt": configuration.experiment[arm.experiment].prompt.model_dump(),
+        "prompt": prompt_settings(experiment),
         "accelerator": configuration.machine.accelerator,
     }
+    if experiment.task == "classification":
+        settings["labels"] = dataset_of(configuration, experiment).labels
+    return settings
 
 
 def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
-    variant = variant_of(configuration, arm)
+    variant, experiment = variant_of(configuration, arm), configuration.experiment[arm.experiment]
     return asking(configuration, arm) | {
+        "task": experiment.task,
+        "diagnosis": experiment.diagnosis.model_dump(),
         "training": variant.training.model_dump(),
         "method": variant.method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
     }
@@ -350,10 +386,20 @@ def evaluate_prompted_settings(configuration: Configuration, arm: Arm) -> dict[s
     }
 
 
+def evaluate_adapter_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    answers = configuration.experiment[arm.experiment].answers.model_dump(exclude={"judge"})
+    return asking(configuration, arm) | {"answers": answers}
+
+
+def evaluate_base_answers_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    precision = configuration.experiment[arm.experiment].training.precision
+    return evaluate_adapter_answers_settings(configuration, arm) | {"precision": precision}
+
+
 def evaluate_classical_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
     return {
         "arm": arm_settings(configuration, arm),
-        "labels": dataset_of(configuration, arm).labels,
+        "labels": dataset_of(configuration, configuration.experiment[arm.experiment]).labels,
         "baseline": configuration.methods[arm.method].baseline,
     }
 
@@ -369,7 +415,8 @@ def export_gguf_settings(configuration: Configuration, arm: Arm) -> dict[str, An
 
 def evaluate_export_settings(configuration: Configuration, arm: Arm, format: str) -> dict[str, Any]:
     export = {"format": format, "rows": GGUF_ROWS if format == "gguf" else None}
-    return evaluate_adapter_settings(configuration, arm) | {"export": export}
+    _, evaluation = stages(configuration, arm)
+    return SETTINGS[evaluation](configuration, arm) | {"export": export}
 
 
 def published_arm(experiment: str, publication: Publication) -> Arm:
@@ -381,7 +428,6 @@ def publication_settings(configuration: Configuration, experiment: str, reposito
     """What describes a publication; whether it is uploaded is for the command line to say."""
     chosen = configuration.experiment[experiment]
     publication = chosen.publish[repository]
-    catalogue = configuration.instructions if chosen.task == "instruction" else configuration.datasets
     told = {"description", "license", "citation", "url", "labels"}
     settings = {
         "repository": repository,
@@ -389,7 +435,7 @@ def publication_settings(configuration: Configuration, experiment: str, reposito
         "private": publication.private,
         "upload": repository in configuration.upload,
         "experiment": {"name": experiment} | chosen.model_dump(include={"title", "question"}),
-        "dataset": {"name": chosen.dataset} | catalogue[chosen.dataset].model_dump(include=told),
+        "dataset": {"name": chosen.dataset} | dataset_of(configuration, chosen).model_dump(include=told),
     }
     if publication.arm:
         model = published_arm(experiment, publication).model
@@ -403,4 +449,6 @@ SETTINGS: dict[str, Callable[[Configuration, Arm], dict[str, Any]]] = {
     "evaluate_adapter": evaluate_adapter_settings,
     "evaluate_prompted": evaluate_prompted_settings,
     "evaluate_classical": evaluate_classical_settings,
+    "evaluate_adapter_answers": evaluate_adapter_answers_settings,
+    "evaluate_base_answers": evaluate_base_answers_settings,
 }

@@ -17,7 +17,17 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, KEY, arm_names, method_name, read_arms, read_table
+from reprolora.arms import (
+    ALL_SEEDS,
+    CLASSICAL,
+    CONTENDER,
+    KEY,
+    arm_names,
+    method_name,
+    predictions_of,
+    read_arms,
+    read_table,
+)
 from reprolora.bibliography import bibliography
 from reprolora.errors import UserError
 from reprolora.files import read_json, read_jsonl, sha256_of
@@ -83,7 +93,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that a report is made of. Those of arms are given in the same order."""
+    """The files that a report is made of; the answers of an arm lie beside its metrics."""
 
     metrics_table: Path
     pooled_table: Path
@@ -95,7 +105,6 @@ class Sources:
     audit_tables: Sequence[Path]
     figures: Sequence[Path]
     metrics: Sequence[Path]
-    predictions: Sequence[Path]
     training: Sequence[Path]
     failures: Sequence[Path]
     prompts: Sequence[Path]
@@ -108,8 +117,6 @@ class Sources:
 
 def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
     """The page. Links to files are relative to the folder of `output`."""
-    if len(sources.metrics) != len(sources.predictions):
-        raise UserError(f"{len(sources.metrics)} metrics but {len(sources.predictions)} predictions; give both per arm")
     results = Results.read(settings, sources)
     link = _linker(output)
     files = links(results, sources, link)
@@ -195,7 +202,6 @@ class Results:
     resources: pd.DataFrame  # tables/resources.csv with `name`
     metrics: list[dict]
     metrics_files: Sequence[Path]
-    predictions_files: Sequence[Path]
     trainings: list[dict]
     failures: list[dict]
     prompts: list[dict]
@@ -219,7 +225,6 @@ class Results:
             resources=resources.assign(name=arm_names(resources)),
             metrics=read_arms(sources.metrics),
             metrics_files=sources.metrics,
-            predictions_files=sources.predictions,
             trainings=read_arms(sources.training),
             failures=[failure | {"name": _full_name(failure["arm"])} for failure in failures],
             # These do not say their model; the folder that they lie in does.
@@ -482,9 +487,7 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
     rows = []
     names = {tuple(arm[key] for key in KEY): arm["name"] for arm in results.table.to_dict("records")}
     variants = {tuple(t["arm"][key] for key in KEY): t["arm"].get("variant") for t in results.trainings}
-    for content, metrics, predictions in zip(
-        results.metrics, results.metrics_files, results.predictions_files, strict=True
-    ):
+    for content, metrics in zip(results.metrics, results.metrics_files, strict=True):
         arm = content["arm"]
         entry = results.settings["methods"][arm["method"]]
         baseline = content.get("baseline", {})
@@ -498,7 +501,7 @@ def arm_rows(results: Results, link: Callable[[Path], str]) -> list[dict]:
                 "seed": arm["seed"] if results.kind(arm["method"]) in ("adapter", "few-shot") else "none",
                 "what": ". ".join([entry["description"].rstrip("."), *fitted]),
                 "metrics": link(metrics),
-                "predictions": link(predictions),
+                "predictions": link(predictions_of(metrics)),
             }
         )
     return rows
@@ -602,9 +605,9 @@ def examples(results: Results) -> dict | None:
 
 def _answers(results: Results, model: str, method: str, mode: str) -> dict[str, dict]:
     """The answers of an arm's first seed, by row."""
-    for content, file in zip(results.metrics, results.predictions_files, strict=True):
+    for content, file in zip(results.metrics, results.metrics_files, strict=True):
         if content["arm"]["model"] == model and content["arm"]["method"] == method:
-            return {row["id"]: row for row in read_jsonl(file) if row["mode"] == mode}
+            return {row["id"]: row for row in read_jsonl(predictions_of(file)) if row["mode"] == mode}
     raise KeyError(method)
 
 

@@ -20,7 +20,7 @@ class Loop(Asker):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._engine, self._options = plain, {}
+        self.engine, self.options = plain, {}
 
 
 def measure(workload: Workload, report: Report, model: PeftModel, rows: int, repeats: int) -> None:

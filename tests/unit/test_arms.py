@@ -47,26 +47,26 @@ def test_names_say_only_what_differs():
 
 
 def test_runs_are_read_with_their_arm(results):
-    [run] = read_runs(results.metrics[3], results.predictions[3])
+    [run] = read_runs(results.metrics[3])
     assert (run.model, run.method, run.seed, run.mode) == ("smollm2-135m", "lora", 1, "generate")
     assert run.label_names == ("negative", "neutral", "positive")
     assert len(run.ids) == len(run.labels) == len(run.predictions) == 40
-    [zero_shot] = read_runs(results.metrics[2], results.predictions[2])
+    [zero_shot] = read_runs(results.metrics[2])
     assert (zero_shot.predictions == 3).any(), "INVALID answers come after the labels"
 
 
-def test_predictions_that_do_not_give_the_accuracy_are_refused(results):
+def test_answers_that_the_metrics_were_not_made_of_are_refused(results):
     rows = list(read_jsonl(results.predictions[3]))
-    write_jsonl(results.predictions[3], rows[1:])
-    with pytest.raises(UserError, match=r"lora.*predictions.jsonl: the answers in mode generate do not give"):
-        read_runs(results.metrics[3], results.predictions[3])
-    write_jsonl(results.predictions[3], [row | {"mode": "other"} for row in rows])
-    with pytest.raises(UserError, match="row '1' has mode 'other'"):
-        read_runs(results.metrics[3], results.predictions[3])
+    write_jsonl(results.predictions[3], [rows[0] | {"raw": "another text, the same prediction"}, *rows[1:]])
+    with pytest.raises(UserError, match=r"lora.*predictions.jsonl: not the answers that .*lora.*metrics.json was made"):
+        read_runs(results.metrics[3])
+    results.predictions[3].unlink()
+    with pytest.raises(UserError, match=r"lora.*predictions.jsonl: not the answers"):
+        read_runs(results.metrics[3])
 
 
 def same_rows_error(results, change):
-    runs = [run for pair in zip(results.metrics, results.predictions, strict=True) for run in read_runs(*pair)]
+    runs = [run for file in results.metrics for run in read_runs(file)]
     check_same_rows(runs, results.predictions)
     runs[2] = change(runs[2])
     with pytest.raises(UserError) as error:

@@ -287,6 +287,67 @@ def test_label_that_begins_another_is_refused():
         answers.label_log_probabilities(tiny.model(), prompts_for(2), [[5], [5, 6]])
 
 
+def completions_for(count: int, seed: int = 5) -> list[list[list[int]]]:
+    """For each row none to four completions, of one token to a dozen, some of which begin alike."""
+    draw = random.Random(seed)
+    made = []
+    for row in range(count):
+        own = [[draw.randrange(3, 300) for _ in range(draw.choice([1, 2, 5, 12]))] for _ in range(row % 4)]
+        made.append([*own, own[0] + [7]] if own else [])
+    return made
+
+
+def naive_log_probabilities(model, prompt, completion):
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
+    return [logits[len(prompt) - 1 + k, token].item() for k, token in enumerate(completion)]
+
+
+@pytest.mark.parametrize("engine", [answers, plain])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("prefix", [0, 6])
+def test_likelihood_of_own_completions_equals_the_loop_over_them(family, prefix, engine, monkeypatch):
+    monkeypatch.setattr(answers, "LARGEST_LOGITS", 3 * 384)  # so that a completion's logits come in pieces
+    model, prompts, completions = tiny.model(family), prompts_for(7, prefix), completions_for(7)
+    assert {len(own) for own in completions} == {0, 2, 3, 4}
+    options = {"batch_tokens": 60} if engine is answers else {}
+    found = engine.completion_log_probabilities(model, prompts, completions, **options)
+    for prompt, own, scores in zip(prompts, completions, found, strict=True):
+        for completion, score in zip(own, scores, strict=True):
+            expected = naive_log_probabilities(model, prompt, completion)
+            assert score.dtype == torch.float64 and score.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_likelihood_of_completions_does_not_depend_on_batches_or_order():
+    model, prompts, completions = adapted(tiny.model()).eval(), prompts_for(9), completions_for(9)
+    expected = plain.completion_log_probabilities(model, prompts, completions)
+    order = random.Random(0).sample(range(9), 9)
+    for batch_tokens, rows in ((1000, range(9)), (1, range(9)), (40, order)):
+        chosen = [prompts[row] for row in rows], [completions[row][::-1] for row in rows]
+        found = answers.completion_log_probabilities(model, *chosen, batch_tokens=batch_tokens)
+        for row, scores in zip(rows, found, strict=True):
+            for score, wanted in zip(scores[::-1], expected[row], strict=True):
+                assert torch.allclose(score, wanted, atol=1e-4)
+
+
+def test_a_row_that_has_ended_is_not_run_any_more(monkeypatch):
+    model, prompts = tiny.model(), prompts_for(9)
+    free = [naive_generation(model, prompt, 5, {383}) for prompt in prompts]
+    terminators = {free[0][2], free[1][0], free[2][4]}
+    following, rows = answers._Passes.next, []
+
+    def counted(self, plan, tokens, depth, visible):
+        rows.append(len(tokens))
+        return following(self, plan, tokens, depth, visible)
+
+    monkeypatch.setattr(answers._Passes, "next", counted)
+    found = answers.generate(model, prompts, 5, terminators)
+    # After step k, the rows go on whose answers have more than k tokens.
+    lengths = [len(answer) for answer in found]
+    assert rows == [count for count in (sum(length > k for length in lengths) for k in range(4)) if count]
+    assert rows[0] > rows[-1]
+
+
 def test_out_of_memory_halves_the_batch(monkeypatch):
     model, prompts = tiny.model(), prompts_for(8)
     expected = answers.generate(model, prompts, 3, {2})
@@ -301,6 +362,22 @@ def test_out_of_memory_halves_the_batch(monkeypatch):
     monkeypatch.setattr(answers._Passes, "first", limited)
     assert answers.generate(model, prompts, 3, {2}) == expected
     assert sizes[0] == 8 and max(sizes[2:]) <= 4 and sizes[-1] <= 3
+
+
+def test_out_of_memory_in_the_middle_of_an_answer_starts_it_anew(monkeypatch):
+    model, prompts = tiny.model(), prompts_for(6)
+    expected = answers.generate(model, prompts, 4, {383})
+    following, calls = answers._Passes.next, []
+
+    def limited(self, plan, tokens, depth, visible):
+        calls.append(len(tokens))
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("no memory")
+        return following(self, plan, tokens, depth, visible)
+
+    monkeypatch.setattr(answers._Passes, "next", limited)
+    assert answers.generate(model, prompts, 4, {383}) == expected
+    assert calls[:4] == [6, 6, 6, 3]
 
 
 def test_evaluation_leaves_the_model_as_it_was():

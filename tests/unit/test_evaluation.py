@@ -5,8 +5,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import tiny
+from reprolora.asking import check_reloaded
 from reprolora.errors import ArmFailed
-from reprolora.evaluation import Asker, check_reloaded, evaluate
+from reprolora.evaluation import Asker, evaluate
 from reprolora.measure import Meter
 from reprolora.precision import choose_precision
 from reprolora.prompts import PromptEncoder
@@ -29,7 +30,7 @@ def unknown_family() -> GPT2LMHeadModel:
 def test_both_engines_give_the_same_answers_and_scores():
     ours = asker(tiny.model(), batch_tokens=64)
     plain = asker(tiny.model())
-    plain._engine, plain._options = asker(unknown_family())._engine, {}
+    plain.engine, plain.options = asker(unknown_family()).engine, {}
     texts = [row["text"] for row in ROWS]
     assert ours.generate(texts, 4) == plain.generate(texts, 4)
     assert torch.allclose(ours.log_probabilities(texts), plain.log_probabilities(texts), atol=1e-4)

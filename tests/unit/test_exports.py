@@ -12,11 +12,12 @@ from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKEN
 
 import tiny
 from reprolora.errors import ArmFailed, UserError
-from reprolora.exports import GGUF_FILE, TEXTS, check_tokens, load_exported, merge
+from reprolora.exports import TEXTS, check_tokens, load_exported
 from reprolora.files import write_json
 from reprolora.gguf_export import write_gguf
 from reprolora.gguf_models import smollm_pre_tokenizer
-from reprolora.model_files import save_model, write_manifest
+from reprolora.merging import merge
+from reprolora.model_files import GGUF_FILE, save_model, write_manifest
 
 IDS = torch.arange(3, 63).reshape(2, 30)
 # What the families need to be written: head sizes and windows as GGUF knows them.

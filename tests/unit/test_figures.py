@@ -63,7 +63,7 @@ def metrics_of(results):
 
 def accuracy_of(results):
     metrics = metrics_of(results)
-    pooled = summarize_metrics.pooled_table(metrics, read_all_runs(results.metrics, results.predictions))
+    pooled = summarize_metrics.pooled_table(metrics, read_all_runs(results.metrics))
     return plot_accuracy.accuracy_table(metrics, pooled)
 
 
@@ -314,7 +314,7 @@ def test_scripts_write_three_files(results_of, tmp_path, monkeypatch):
     for module, flags in (
         (plot_accuracy, {"metrics": metrics, "pooled": pooled}),
         (plot_confusion, {"metrics": results.metrics}),
-        (plot_training, {"training": results.trainings, "training_log": results.logs}),
+        (plot_training, {"logs": results.logs}),
         (plot_resources, {"resources": resources}),
         (plot_audit, {"audit": results.audit, "prompts": results.prompts}),
         (plot_calibration, {"metrics": results.metrics}),

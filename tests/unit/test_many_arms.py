@@ -55,25 +55,23 @@ def test_500_arms_take_less_than_a_minute_and_a_gigabyte(results):
     pooled, main = tables / "metrics_pooled.csv", [tables / "main.tex", tables / "main.md"]
     errors = {name: tables / f"{name}.csv" for name in ("mistakes", "disagreements", "breakdown", "calibration")}
     metrics = ["--metrics", *results.metrics]
-    answers = [*metrics, "--predictions", *results.predictions]
     costs = [
-        run("summarize_metrics", *answers, "--output", tables / "metrics.csv", "--pooled", pooled),
+        run("summarize_metrics", *metrics, "--output", tables / "metrics.csv", "--pooled", pooled),
         run("write_main_table", "--metrics", pooled, "--tex", main[0], "--md", main[1]),
-        run("compare_methods", "--settings", '{"margin": 0.01}', *answers, "--output", tables / "comparison.csv"),
+        run("compare_methods", "--settings", '{"margin": 0.01}', *metrics, "--output", tables / "comparison.csv"),
         run(
             "summarize_resources",
-            *(*metrics, "--resources-evaluate", *results.evaluations),
-            *("--training", *results.trainings, "--resources-train", *results.resources),
+            *("--evaluate", *results.evaluations, "--train", *results.resources),
             *("--price-per-hour", 0.1, "--output", tables / "resources.csv"),
         ),
-        run("analyze_errors", *answers, *(part for name, file in errors.items() for part in (f"--{name}", file))),
+        run("analyze_errors", *metrics, *(part for name, file in errors.items() for part in (f"--{name}", file))),
     ]
     costs.append(
         run(
             "write_report",
             *("--settings", json.dumps(results.settings), "--metrics-table", tables / "metrics.csv"),
             *("--pooled-table", pooled, "--main-table", *main, "--comparison-table", tables / "comparison.csv"),
-            *("--resources-table", tables / "resources.csv", *answers, "--training", *results.trainings),
+            *("--resources-table", tables / "resources.csv", *metrics, "--training", *results.trainings),
             *("--prompts", *results.prompts, "--models", *results.models, "--dataset", results.dataset),
             *("--error-tables", *errors.values(), "--audit", results.audit, "--audit-tables", *results.audit_tables),
             *("--split", results.split, "--bibliography", results.folder / "references.bib", "--output", page),

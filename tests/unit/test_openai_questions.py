@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from openai_server import KEY, OpenAIServer
-from reprolora import openai_questions
+from reprolora import chat_endpoint
 from reprolora.answer_store import AnswerStore
+from reprolora.chat_endpoint import ChatEndpoint
 from reprolora.configuration import Generator
 from reprolora.corpus import Chunk, as_row
 from reprolora.errors import UserError
@@ -36,7 +37,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(openai_questions, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(chat_endpoint, "FIRST_PAUSE", 0.001)
 
 
 def settings(server: OpenAIServer, **changes) -> dict:
@@ -45,7 +46,8 @@ def settings(server: OpenAIServer, **changes) -> dict:
 
 
 def generator(server: OpenAIServer, folder: Path, key: str = KEY, **changes) -> OpenAIQuestions:
-    return OpenAIQuestions(settings(server, **changes), AnswerStore(folder), {"OPENAI_API_KEY": key})
+    environment = {"OPENAI_API_KEY": key}
+    return OpenAIQuestions(ChatEndpoint(settings(server, **changes), "generator", AnswerStore(folder), environment))
 
 
 def test_the_request_is_a_chat_completion_with_a_strict_schema(server, tmp_path):
@@ -78,11 +80,11 @@ def test_a_failure_that_passes_is_tried_again(server, tmp_path, failure):
     server.script = [failure, failure]
     asking = generator(server, tmp_path)
     assert len(make_pairs(chunk(1), asking, ())) == 2
-    assert len(server.requests) == 3 and asking.spent()["answered_requests"] == 1
+    assert len(server.requests) == 3 and asking.endpoint.spent()["answered_requests"] == 1
 
 
 def test_the_pause_is_what_the_endpoint_asks_for_or_grows(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(openai_questions, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(chat_endpoint, "FIRST_PAUSE", 0.05)
     for told, least, most in (("0.4", 0.8, 5), (None, 0.05 + 0.1, 0.7)):
         server.retry_after, server.script = told, ["429", "429"]
         start = time.monotonic()
@@ -195,9 +197,9 @@ def test_the_budget_of_money_is_never_exceeded(server, tmp_path):
     with pytest.raises(UserError, match=r"of the budget of 0.02 dollars are spent, and a request could take"):
         for number in range(100):
             make_pairs(chunk(number), asking, ())
-    assert asking.dollars == pytest.approx(0.002 * server.answered)
-    assert server.answered >= 2 and asking.dollars <= 0.02
-    assert generator(server, tmp_path, **priced).dollars == pytest.approx(asking.dollars)
+    assert asking.endpoint.dollars == pytest.approx(0.002 * server.answered)
+    assert server.answered >= 2 and asking.endpoint.dollars <= 0.02
+    assert generator(server, tmp_path, **priced).endpoint.dollars == pytest.approx(asking.endpoint.dollars)
 
 
 def test_rejected_pairs_go_back_to_the_generator(server, tmp_path):

@@ -46,24 +46,42 @@ def test_a_method_s_own_learning_rate_goes_before_the_experiment_s():
     assert plan.SETTINGS["train_adapter"](configuration, lora)["training"]["learning_rate"] == 0.0002
     settings = plan.SETTINGS["train_adapter"](configuration, full)
     assert settings["training"]["learning_rate"] == 0.00005 and settings["method"]["full"] is True
-    assert plan.stages(configuration.methods["full"]) == ("train_adapter", "evaluate_adapter")
+    assert plan.stages(configuration, full) == ("train_adapter", "evaluate_adapter")
 
 
 @pytest.mark.parametrize("stage", plan.SETTINGS)
 def test_settings_are_plain_data(stage):
-    configuration = load()
-    [arm, *_] = [
-        a for a in plan.arms(configuration, "sentiment") if stage in plan.stages(configuration.methods[a.method])
-    ]
+    configuration, _ = load_configuration(ROOT, [("test", {"experiments": ["sentiment", "flask-docs"]})])
+    arms = [arm for name in configuration.experiments for arm in plan.arms(configuration, name)]
+    [arm, *_] = [arm for arm in arms if stage in plan.stages(configuration, arm)]
     settings = plan.SETTINGS[stage](configuration, arm)
     assert json.loads(canonical_json(settings)) == settings
     assert settings["arm"] == {
-        "experiment": "sentiment",
+        "experiment": arm.experiment,
         "model": arm.model,
         "method": arm.method,
         "seed": arm.seed,
         "split_seed": 1,
     }
+
+
+def test_arms_with_instructions_are_trained_alike_and_evaluated_by_rules_of_their_own():
+    override = {"experiment": {"flask-docs": {"prompt": {"template": "alpaca"}, "answers": {"max_new_tokens": 7}}}}
+    configuration, _ = load_configuration(ROOT, [("test", {"experiments": ["flask-docs"]}), ("test", override)])
+    base, lora, _ = plan.arms(configuration, "flask-docs")
+    assert plan.stages(configuration, base) == ("evaluate_base_answers",)
+    assert plan.stages(configuration, lora) == ("train_adapter", "evaluate_adapter_answers")
+    trained = plan.SETTINGS["train_adapter"](configuration, lora)
+    assert trained["task"] == "instruction" and trained["prompt"] == {"system": None, "template": "alpaca"}
+    assert "labels" not in trained and "answers" not in trained
+    asked = plan.SETTINGS["evaluate_adapter_answers"](configuration, lora)
+    assert asked["prompt"] == trained["prompt"] and asked["answers"]["max_new_tokens"] == 7
+
+
+def test_a_prompt_has_the_keys_that_its_task_reads():
+    configuration = load(methods=["lora"])
+    [arm] = plan.arms(configuration, "sentiment")
+    assert plan.SETTINGS["train_adapter"](configuration, arm)["prompt"].keys() == {"system", "user"}
 
 
 def test_quotes_delimit_fields_in_csv_and_are_plain_in_tsv_unless_said_otherwise():

@@ -37,22 +37,20 @@ def run(module, *arguments):
 def write_tables(results):
     tables = results.folder / "tables"
     arms = ["--metrics", *results.metrics]
-    answers = [*arms, "--predictions", *results.predictions]
     pooled = tables / "metrics_pooled.csv"
     failures = ["--failures", *results.failures]
-    run(summarize_metrics, *answers, *failures, "--output", tables / "metrics.csv", "--pooled", pooled)
+    run(summarize_metrics, *arms, *failures, "--output", tables / "metrics.csv", "--pooled", pooled)
     run(write_main_table, "--metrics", pooled, "--tex", tables / "main.tex", "--md", tables / "main.md")
     settings = json.dumps(results.settings["experiment"]["comparison"])
-    run(compare_methods, "--settings", settings, *answers, "--output", tables / "comparison.csv")
+    run(compare_methods, "--settings", settings, *arms, "--output", tables / "comparison.csv")
     run(
         summarize_resources,
-        *(*arms, "--resources-evaluate", *results.evaluations),
-        *("--training", *results.trainings, "--resources-train", *results.resources),
+        *("--evaluate", *results.evaluations, "--train", *results.resources),
         *("--price-per-hour", 0.1, "--output", tables / "resources.csv"),
     )
     names = ("mistakes", "disagreements", "breakdown", "calibration")
     files = [value for name in names for value in (f"--{name}", tables / f"{name}.csv")]
-    run(analyze_errors, *arms, "--predictions", *results.predictions, *files)
+    run(analyze_errors, *arms, *files)
     return tables
 
 
@@ -77,7 +75,7 @@ def write_page(results, extra=(), **settings):
         *("--main-table", tables / "main.tex", tables / "main.md", "--comparison-table", tables / "comparison.csv"),
         *("--resources-table", tables / "resources.csv", "--figures", *figures),
         *("--error-tables", *error_tables(tables), "--audit", results.audit, "--audit-tables", *results.audit_tables),
-        *("--metrics", *results.metrics, "--predictions", *results.predictions),
+        *("--metrics", *results.metrics),
         *("--training", *results.trainings, "--failures", *results.failures, "--prompts", *results.prompts),
         *("--models", *results.models, "--dataset", results.dataset, "--split", results.split),
         *("--split-rows", *results.split_rows, "--bibliography", results.folder / "references.bib"),
@@ -140,7 +138,6 @@ def answer_of(results):
         audit_tables=results.audit_tables,
         figures=[],
         metrics=results.metrics,
-        predictions=results.predictions,
         training=results.trainings,
         failures=results.failures,
         prompts=results.prompts,

@@ -179,7 +179,7 @@ def test_each_seed_meets_its_own_and_a_baseline_meets_them_all():
 
 def test_modes_are_compared_within_themselves_and_with_the_baselines(tmp_path):
     results = make_results(tmp_path, rows=50, modes=("generate", "likelihood"))
-    runs = read_all_runs(results.metrics, results.predictions)
+    runs = read_all_runs(results.metrics)
     table = compare_runs(runs)
     # 2 baselines; 3 arms in each of 2 modes: one pair of baselines, 2 x 3 x 2 with a baseline, 3 x 2 without.
     assert table["mode"].value_counts().to_dict() == {"generate": 9, "likelihood": 9, "classical": 1}
@@ -211,7 +211,7 @@ def test_a_sentence_says_it_from_the_first_ones_side_and_from_the_others():
 def test_a_sentence_says_what_the_test_could_have_shown(tmp_path):
     methods = {"lora": FakeMethod(0.86), "qlora": FakeMethod(0.855)}
     results = make_results(tmp_path, methods=methods)
-    runs = read_all_runs(results.metrics, results.predictions)
+    runs = read_all_runs(results.metrics)
     [row] = compare_runs(runs).to_dict("records")
     could = f"{row['smallest_detectable_difference'] * 100:.1f}"
     assert row["sentence"].endswith(f"this test could show {could} points.")

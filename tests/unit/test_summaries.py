@@ -11,7 +11,6 @@ import summarize_resources
 import write_main_table
 from fake_results import METHODS, make_results
 from reprolora.arms import read_table
-from reprolora.errors import UserError
 from reprolora.files import read_json, write_json
 
 
@@ -30,7 +29,6 @@ def test_metrics_has_a_row_for_each_arm_and_mode_and_failed_arms_last(tmp_path, 
         monkeypatch,
         summarize_metrics,
         metrics=results.metrics,
-        predictions=results.predictions,
         failures=results.failures,
         output=tmp_path / "t" / "metrics.csv",
         pooled=tmp_path / "t" / "pooled.csv",
@@ -71,7 +69,7 @@ def test_metrics_has_a_row_for_each_arm_and_mode_and_failed_arms_last(tmp_path, 
 
 def summaries(monkeypatch, results):
     """Both tables of metrics."""
-    files = {"metrics": results.metrics, "predictions": results.predictions, "failures": results.failures}
+    files = {"metrics": results.metrics, "failures": results.failures}
     pooled = results.folder / "metrics_pooled.csv"
     table = run(monkeypatch, summarize_metrics, **files, output=results.folder / "metrics.csv", pooled=pooled)
     return table, read_table(pooled)
@@ -105,7 +103,6 @@ def test_seeds_are_pooled_in_a_table_of_their_own(tmp_path, monkeypatch):
 def test_a_seed_that_failed_is_not_pooled(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=40, methods={"lora": METHODS["lora"]}, seeds=(1, 2))
     failure = {"arm": read_json(results.metrics.pop())["arm"], "stage": "train_adapter", "reason": "nan"}
-    results.predictions.pop()
     write_json(tmp_path / "failure.json", failure)
     results.failures.append(tmp_path / "failure.json")
     table, pooled = summaries(monkeypatch, results)
@@ -159,10 +156,8 @@ def test_resources_keeps_the_phases_apart_and_adds_up_the_cost(tmp_path, monkeyp
     table = run(
         monkeypatch,
         summarize_resources,
-        metrics=results.metrics,
-        resources_evaluate=results.evaluations,
-        training=results.trainings,
-        resources_train=results.resources,
+        evaluate=results.evaluations,
+        train=results.resources,
         price_per_hour=3.6,
         output=tmp_path / "resources.csv",
     ).set_index("method")
@@ -192,43 +187,20 @@ def test_resources_keeps_the_phases_apart_and_adds_up_the_cost(tmp_path, monkeyp
 
 def test_a_comparison_of_arms_comes_from_their_files(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=60)
-    files = {"metrics": results.metrics, "predictions": results.predictions, "output": tmp_path / "c.csv"}
+    files = {"metrics": results.metrics, "output": tmp_path / "c.csv"}
     files["settings"] = '{"margin": null}'
     table = run(monkeypatch, compare_methods, **files)
     assert len(table) == 10 and set(table["level"]) == {"method"}
     first = files["output"].read_bytes()
     run(monkeypatch, compare_methods, **files)
     assert files["output"].read_bytes() == first
-    files |= {"metrics": results.metrics[:1], "predictions": results.predictions[:1]}
+    files |= {"metrics": results.metrics[:1]}
     assert run(monkeypatch, compare_methods, **files).empty
-
-
-def test_files_that_do_not_pair_up_are_refused(tmp_path, monkeypatch):
-    results = make_results(tmp_path, rows=30)
-    with pytest.raises(UserError, match="--metrics has 5 files and --predictions 4"):
-        run(
-            monkeypatch,
-            compare_methods,
-            settings='{"margin": null}',
-            metrics=results.metrics,
-            predictions=results.predictions[1:],
-            output=tmp_path / "c.csv",
-        )
-    with pytest.raises(UserError, match="--training has 2 files and --resources-train 1"):
-        run(
-            monkeypatch,
-            summarize_resources,
-            training=results.trainings,
-            resources_train=results.resources[1:],
-            price_per_hour=1,
-            output=tmp_path / "r.csv",
-        )
-    assert not (tmp_path / "c.csv").exists() and not (tmp_path / "r.csv").exists()
 
 
 def test_an_experiment_whose_every_arm_failed_still_has_its_tables(tmp_path, monkeypatch):
     results = make_results(tmp_path, rows=30, failed=("majority", "tfidf", "zero-shot", "lora", "qlora"))
-    pooled, none = tmp_path / "p.csv", {"metrics": [], "predictions": []}
+    pooled, none = tmp_path / "p.csv", {"metrics": []}
     files = none | {"failures": results.failures, "output": tmp_path / "m.csv", "pooled": pooled}
     table = run(monkeypatch, summarize_metrics, **files)
     assert len(table) == 5 and table["accuracy"].isna().all()

@@ -1,7 +1,7 @@
-"""Asking a model for answers: greedy generation and label likelihoods, with the prompts' common prefix computed once.
+"""Asking a model for answers: greedy generation and likelihoods, with the prompts' common prefix computed once.
 
-Both give what the ordinary code gives (a loop over rows with `model.generate`, or over rows and labels), whatever the
-batch size and the order of the rows.
+All give what the ordinary code gives (a loop over rows with `model.generate`, or over rows and labels or completions),
+whatever the batch size and the order of the rows.
 """
 
 import logging
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 # More tokens than this in one pass bring a CPU or a GPU nothing, and cost memory.
 LARGEST_BATCH = 4096
+# As many numbers as one tensor of logits may have: 128 MiB of them in fp32.
+LARGEST_LOGITS = 2**25
 # The share of a GPU's free memory that one batch may plan to use; the rest is for what is allocated on the way.
 MEMORY_SHARE = 0.5
 
@@ -49,19 +51,22 @@ def generate(
     answers: list[list[int]] = [[] for _ in prompts]
 
     def run(passes: "_Passes", rows: list[int]) -> None:
-        plan, tokens = passes.first([prompts[row] for row in rows])
-        going = [True] * len(rows)
+        for row in rows:
+            answers[row] = []  # of a larger batch, for which the memory did not last
+        plan, logits = passes.first([prompts[row] for row in rows])
         for step in range(max_new_tokens):
-            for index, token in enumerate(tokens.argmax(-1).tolist()):
-                going[index] = going[index] and token not in terminators
-                if going[index]:
-                    answers[rows[index]].append(token)
-            if step == max_new_tokens - 1 or not any(going):
+            tokens = logits.argmax(-1).tolist()
+            going = [index for index, token in enumerate(tokens) if token not in terminators]
+            for index in going:
+                answers[rows[index]].append(tokens[index])
+            if step == max_new_tokens - 1 or not going:
                 return
-            # A row that has ended goes on with its last token until the batch is done; nobody reads what it says.
-            last = [[answers[row][-1] if answers[row] else prompts[row][-1]] for row in rows]
+            if len(going) < len(rows):
+                rows = [rows[index] for index in going]
+                plan.keep(going)
+            last = [[answers[row][-1]] for row in rows]
             visible = torch.ones(1, step + 1, dtype=torch.bool, device=model.device)
-            tokens = passes.next(plan, last, torch.tensor([step], device=model.device), visible)[:, 0]
+            logits = passes.next(plan, last, torch.tensor([step], device=model.device), visible)[:, 0]
 
     _in_batches(model, prompts, batch_tokens, run)
     return answers
@@ -97,6 +102,65 @@ def label_log_probabilities(
 
     _in_batches(model, prompts, batch_tokens, run)
     return scores
+
+
+@torch.no_grad()
+def completion_log_probabilities(
+    model: PreTrainedModel,
+    prompts: Sequence[list[int]],
+    completions: Sequence[Sequence[list[int]]],
+    batch_tokens: int | None = None,
+) -> list[list[torch.Tensor]]:
+    """Log-probability of every token of each prompt's own completions: for each [tokens], float64, on the CPU.
+
+    A prompt runs once for all its completions, and what all prompts begin with once for all prompts.
+    """
+    scores = [[torch.empty(len(ids), dtype=torch.float64) for ids in own] for own in completions]
+    head = _Head(model)
+    budget = batch_tokens or fitting_batch_tokens(model)
+
+    def run(passes: "_Passes", rows: list[int]) -> None:
+        plan, logits = passes.first([prompts[row] for row in rows])
+        first = logits.log_softmax(-1, dtype=torch.float32).double().cpu()
+        branches = []  # (place in the batch, completion's tokens, its scores), where there is more than one token
+        for place, row in enumerate(rows):
+            for ids, found in zip(completions[row], scores[row], strict=True):
+                found[0] = first[place, ids[0]]
+                if len(ids) > 1:
+                    branches.append((place, ids, found))
+        # Each branch has its row's keys copied for it, one layer at a time; a key takes a tenth of a token's memory.
+        keys = (passes.length + plan.rows.longest) // 10
+        for chosen in token_batches([len(ids) + keys for _, ids, _ in branches], budget):
+            places, some, found = zip(*(branches[branch] for branch in chosen), strict=True)
+            states = passes.branch(plan, places, [ids[:-1] for ids in some])
+            targets = torch.tensor(list(chain(*(ids[1:] for ids in some))), device=states.device)
+            values = head.log_probabilities(states, targets).split([len(ids) - 1 for ids in some])
+            for scores_of_branch, value in zip(found, values, strict=True):
+                scores_of_branch[1:] = value
+
+    _in_batches(model, prompts, budget, run)
+    return scores
+
+
+class _Head:
+    """What a model does with the states of its last layer, on so many at a time that the logits take little memory."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.output = model.get_output_embeddings()
+        self.soft_cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        self.slice = max(1, LARGEST_LOGITS // model.config.get_text_config().vocab_size)
+
+    def log_probabilities(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Log-probability of `targets` [tokens] by the last layer's `states` [tokens, hidden]; float64, on the CPU."""
+        found = []
+        for some, wanted in zip(states.split(self.slice), targets.split(self.slice), strict=True):
+            logits = self.output(some)
+            if self.soft_cap:
+                logits = torch.tanh(logits / self.soft_cap) * self.soft_cap
+            logits = logits.float()
+            chosen = logits.gather(1, wanted[:, None]).squeeze(1)
+            found.append((chosen - logits.logsumexp(1)).double().cpu())
+        return torch.cat(found)
 
 
 class _LabelTree:
@@ -153,6 +217,20 @@ class _Passes:
         position_ids = plan.extend(depth, visible)
         output = self._forward([list(chain(*tokens))], position_ids, plan, 0)
         return output.logits[0].unflatten(0, (len(tokens), -1))
+
+    def branch(self, plan: ContinuationPlan, owners: Sequence[int], branches: Sequence[list[int]]) -> torch.Tensor:
+        """Run `branches`, each after the row of the first pass that owns it; the last layer's states [tokens, hidden].
+
+        Not the logits: of a thousand tokens, they take more memory than all else.
+        """
+        branch_plan = plan.branch(owners, [len(tokens) for tokens in branches])
+        output = self.model.get_decoder()(
+            input_ids=torch.tensor([list(chain(*branches))], device=self.model.device),
+            position_ids=branch_plan.position_ids,
+            use_cache=False,
+            ragged_plan=branch_plan,
+        )
+        return output.last_hidden_state[0]
 
     def _forward(self, input_ids, position_ids, plan, keep: torch.Tensor | int) -> CausalLMOutputWithPast:
         """`keep`: the positions whose logits are wanted, or 0 for all."""

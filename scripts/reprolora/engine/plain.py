@@ -1,4 +1,4 @@
-"""The ordinary way to ask a model: one row at a time, with `model.generate` and one pass per label.
+"""The ordinary way to ask a model: one row at a time, with `model.generate` and one pass per label or completion.
 
 It serves models that the ragged engine does not know, and is what the engine's answers and speed are measured against.
 """
@@ -50,11 +50,22 @@ def label_log_probabilities(
     model: PreTrainedModel, prompts: Sequence[list[int]], labels: Sequence[list[int]]
 ) -> torch.Tensor:
     """Log-probability of each label's tokens after each prompt: [prompts, labels], float64, on the CPU."""
-    scores = torch.zeros(len(prompts), len(labels), dtype=torch.float64)
-    for row, prompt in enumerate(prompts):
-        for column, label in enumerate(labels):
-            logits = model(torch.tensor([prompt + label], device=model.device), use_cache=False).logits[0]
+    scores = completion_log_probabilities(model, prompts, [labels] * len(prompts))
+    return torch.tensor([[tokens.sum() for tokens in row] for row in scores], dtype=torch.float64)
+
+
+@torch.no_grad()
+def completion_log_probabilities(
+    model: PreTrainedModel, prompts: Sequence[list[int]], completions: Sequence[Sequence[list[int]]]
+) -> list[list[torch.Tensor]]:
+    """Log-probability of every token of each prompt's own completions: for each [tokens], float64, on the CPU."""
+    scores: list[list[torch.Tensor]] = []
+    for prompt, own in zip(prompts, completions, strict=True):
+        scores.append([])
+        for ids in own:
+            logits = model(torch.tensor([prompt + ids], device=model.device), use_cache=False).logits[0]
             # From the end, since an adapter may put tokens of its own before the prompt.
-            chosen = logits[-len(label) - 1 : -1].log_softmax(-1, dtype=torch.float32)
-            scores[row, column] = chosen.gather(1, torch.tensor(label, device=model.device)[:, None]).double().sum()
+            chosen = logits[-len(ids) - 1 : -1].log_softmax(-1, dtype=torch.float32)
+            of_tokens = chosen.gather(1, torch.tensor(ids, device=model.device)[:, None]).squeeze(1)
+            scores[-1].append(of_tokens.double().cpu())
     return scores

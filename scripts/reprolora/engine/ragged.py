@@ -10,7 +10,7 @@ A plan reaches the attention layers as a keyword argument of the model's `forwar
 Transformers, so the model's own code runs unchanged, gradient checkpointing included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -206,6 +206,26 @@ class ContinuationPlan:
         self._extension = positions, seen
         return positions.reshape(1, -1)
 
+    def keep(self, kept: Sequence[int]) -> None:
+        """Go on with these of the rows only, in this order."""
+        index = torch.tensor(kept, device=self._key_present.device)
+        self.rows = Rows(self.rows.lengths[index].tolist(), 0, index.device)
+        self._key_positions, self._key_present = self._key_positions[index], self._key_present[index]
+        for layer, (key, value) in self._states.items():
+            self._states[layer] = key[index], value[index]
+
+    def branch(self, owners: Sequence[int], lengths: Sequence[int]) -> "BranchPlan":
+        """A plan for tokens that continue the rows `owners`, where a row may go on in several ways."""
+        index = torch.tensor(owners, device=self._key_present.device)
+        return BranchPlan(
+            self._states,
+            index,
+            self._key_positions[index],
+            self._key_present[index],
+            self.prefix_length + self.rows.lengths[index],
+            lengths,
+        )
+
     def attend(self, layer, query, key, value, **settings):
         window = settings.pop("sliding_window")
         if self._extension is None:
@@ -230,6 +250,47 @@ class ContinuationPlan:
         position = torch.arange(key.shape[2], device=key.device)
         mask = _additive(_visible(position[self.prefix_length :], position, window), query)
         return self.rows.unpad(_attend(query, key, value, mask, **settings))[None]
+
+
+class BranchPlan:
+    """Continuations of different lengths, laid end to end, each of which sees the row it belongs to and itself.
+
+    Args:
+        states: keys and values of the rows, layer by layer, [rows, kv_heads, keys, d] each.
+        owners: [branches] the row that each branch continues.
+        key_positions, key_present: [branches, keys] position of each of that row's keys, and whether it is no padding.
+        start: [branches] position of each branch's first token.
+        lengths: number of tokens of each branch; all positive.
+    """
+
+    def __init__(
+        self,
+        states: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
+        owners: torch.Tensor,
+        key_positions: torch.Tensor,
+        key_present: torch.Tensor,
+        start: torch.Tensor,
+        lengths: Sequence[int],
+    ):
+        self._states, self._owners = states, owners
+        self.rows = Rows(lengths, 0, owners.device)
+        positions = start[:, None] + torch.arange(self.rows.longest, device=owners.device)  # [branches, longest]
+        self.position_ids = positions.flatten()[self.rows.padded_of_flat][None]
+        present = torch.cat([key_present, self.rows.present], 1)
+        self._distance = positions[:, :, None] - torch.cat([key_positions, positions], 1)[:, None]
+        self._seen = present[:, None] & (self._distance >= 0)  # [branches, longest, keys + longest]
+        self._masks: dict[int | None, torch.Tensor] = {}
+
+    def attend(self, layer, query, key, value, **settings):
+        window = settings.pop("sliding_window")
+        query, key, value = (self.rows.pad(states) for states in (query, key, value))
+        key, value = (
+            torch.cat([old[self._owners], new], 2) for old, new in zip(self._states[layer], (key, value), strict=True)
+        )
+        if window not in self._masks:
+            seen = self._seen if window is None else self._seen & (self._distance < window)
+            self._masks[window] = _additive(seen[:, None], query)
+        return self.rows.unpad(_attend(query, key, value, self._masks[window], **settings))[None]
 
 
 def _visible(queries: torch.Tensor, keys: torch.Tensor, window: int | None) -> torch.Tensor:
