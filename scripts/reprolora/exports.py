@@ -64,7 +64,7 @@ def load_export(args: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTo
 
 
 def write_changes(args: argparse.Namespace, key: str, same_tokens: int) -> None:
-    """Write changes.json: how many of the answers, which are at `key` in a prediction, are not those before the export."""
+    """Write changes.json: how many answers, which a prediction has at `key`, are not those from before the export."""
     changes = count_changes(list(read_jsonl(args.before)), list(read_jsonl(args.predictions)), key)
     known: Mapping[str, Any] = {name: args.settings[name] for name in ("arm", "export")}
     write_json(args.changes, {**known, "same_tokens": same_tokens, **changes})

@@ -131,6 +131,8 @@ OTHER_TASK = {
 }
 GROUPED = OTHER_TASK | {"experiment": {"parity": OTHER_TASK["experiment"]["parity"] | {"split": {"group": "chunk"}}}}
 ONLY_DATA = {"prepare_instructions": 1, "split_instructions": 1}
+# What is made only when it is asked for, so that no key of it makes a run do anything.
+PUBLISHED = {"experiment": {"parity": {"publish": {"hf:me/numbers": {"what": "dataset"}}}}}
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
 # (A value that stands alone is the key's; a mapping with an override's keys changes what else it takes to be valid.)
 LEAVES = {
@@ -283,6 +285,10 @@ LEAVES = {
         {"experiment": {"parity": {"learning_curve": {"methods": ["tfidf"], "rows": [10]}}}},
         REPORT | dict.fromkeys(("draw_rows", "evaluate_classical", "plot_learning_curve"), 1),
     ),
+    "experiment.parity.export.methods": (["lora"], NOTHING),
+    "experiment.parity.export.gguf": ("q8_0", NOTHING),
+    "experiment.parity.publish": (PUBLISHED, NOTHING),
+    "upload": (PUBLISHED | {"upload": ["hf:me/numbers"]}, NOTHING),
     "experiment.parity.comparison.margin": (0.02, after("compare_methods")),
 }
 # The rules whose scripts import a module, themselves or through others.
@@ -310,6 +316,7 @@ MODULES = {
     "audit": ("audit_splits",),
     "bibliography": ("write_report",),
     "bootstrap": ("summarize_metrics", *COMPARING),
+    "changes": (),  # exports are made when asked for
     "chunks": (),
     "configuration": (),
     "corpus": (),
@@ -329,10 +336,12 @@ MODULES = {
     "errors": EVERY,
     "evaluation": ASKING,
     "examples": ("evaluate_prompted",),
+    "exports": (),
     "failures": ASKING,
     "fetching": ("fetch_model",),
     "figures": FIGURES,
     "files": EVERY,
+    "gguf_export": (),
     "gguf_models": ("fetch_model",),
     "heading_questions": (),
     "hubs": ("fetch_model",),
@@ -341,10 +350,12 @@ MODULES = {
     "instructions": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card", "plot_audit"),
     "leakage": ("audit_splits",),
+    "licences": ("write_model_card",),
     "learning_curve": (),  # there is none
     "local_questions": (),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
+    "merging": (),
     "method_section": ("write_report",),
     "metrics": (
         *(*ASKING, "evaluate_classical"),
@@ -361,6 +372,7 @@ MODULES = {
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
+    "publications": (),
     "raw_files": ("prepare_dataset",),
     "readback": ASKING,
     "report": ("write_report",),
@@ -376,6 +388,7 @@ MODULES = {
     "tables": ("prepare_dataset",),
     "tfidf": ("evaluate_classical", "audit_splits"),
     "tracking": ("train_adapter",),
+    "uploading": (),
     "training": ("train_adapter",),
 }
 # The same for files of the library that are no modules.
@@ -386,6 +399,8 @@ TEMPLATES = {
         f"templates/{name}.html.jinja": ("write_report",)
         for name in ("report", "_audit", "_errors", "_method", "_reproducibility", "_sweep")
     },
+    "templates/published_dataset.md.jinja": (),
+    "templates/published_model.md.jinja": (),
     "templates/review.html.jinja": (),
 }
 
