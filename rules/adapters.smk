@@ -37,6 +37,8 @@ rule train_adapter:
         # Sent to another tracker, the results are the same.
         tracking=Untracked(CONFIGURATION.tracking),
         tracking_folder="results/tracking",
+        # What was found is recorded either way; a stopped arm is trained again when it should only be warned of.
+        on_problem=action_on_diagnosis,
     message:
         "Training {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:
@@ -44,7 +46,7 @@ rule train_adapter:
         " --validation {input.validation:q} --settings {params.settings:q} --adapter-config {output.adapter_config:q}"
         " --training-log {output.training_log:q} --training {output.training:q} --resources {output.resources:q}"
         " --reload-probe {output.reload_probe:q} --checkpoints {params.checkpoints:q} --tracking {params.tracking:q}"
-        " --tracking-folder {params.tracking_folder:q} --threads {threads}"
+        " --tracking-folder {params.tracking_folder:q} --on-problem {params.on_problem:q} --threads {threads}"
 
 
 rule evaluate_adapter:

@@ -73,3 +73,32 @@ rule evaluate_adapter_answers:
         " --validation {input.validation:q} --test {input.test:q} --settings {params.settings:q}"
         " --predictions {output.predictions:q} --metrics {output.metrics:q} --resources {output.resources:q}"
         " --threads {threads}"
+
+
+rule judge_answers:
+    input:
+        script=script_file("judge_answers"),
+        metrics=files_of_arms("metrics.json"),
+    output:
+        table="results/{experiment}/tables/judge.csv",
+        verdicts="results/{experiment}/tables/judge_verdicts.csv",
+    log:
+        "results/logs/judge_answers/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(JUDGED_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("judge_answers"),
+        settings=settings_of("judge_answers", "experiment"),
+        # No output: the answers that were paid for outlive a job that failed, and one that runs again.
+        answers="results/{experiment}/judge",
+        labels=judge_labels_argument,
+        labelled=judge_labels_digest,
+    message:
+        "Letting a model judge the answers of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --settings {params.settings:q}"
+        " --answers {params.answers:q} {params.labels:q} --table {output.table:q} --verdicts {output.verdicts:q}"

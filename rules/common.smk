@@ -53,6 +53,7 @@ def load():
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
+JUDGED_EXPERIMENTS = [name for name in INSTRUCTION_EXPERIMENTS if EXPERIMENTS[name].answers.judge]
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
 # What a sweep chooses from, and the points of learning curves: arms that no table of an experiment's arms has.
 CANDIDATES = {name: plan.candidates(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -476,6 +477,20 @@ def review_arguments(wildcards):
     return [f"--{name}={file}" for name, file in zip(("sample", "page"), files, strict=False)]
 
 
+def judge_labels(wildcards):
+    """Where a person's verdicts on answers are, from here; nothing when there are none."""
+    labels = EXPERIMENTS[wildcards.experiment].answers.judge.labels
+    return [os.path.relpath(Path(workflow.basedir) / labels)] if labels else []
+
+
+def judge_labels_argument(wildcards):
+    return [f"--labels={file}" for file in judge_labels(wildcards)]
+
+
+def judge_labels_digest(wildcards):
+    return [sha256_of(file) for file in judge_labels(wildcards)]
+
+
 def manifest_of_chunks_model(wildcards):
     return f"results/models/{CONFIGURATION.instructions[wildcards.dataset].chunks.model}/manifest.json"
 
@@ -541,6 +556,10 @@ def write_model_card_settings(wildcards):
     return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
+def action_on_diagnosis(wildcards):
+    return Untracked(EXPERIMENTS[wildcards.experiment].diagnosis.action)
+
+
 def chat_template_needed(wildcards):
     """Whether fetch_model refuses a model without a chat template; looked at before a model is fetched, and not later."""
     asking = [experiment.prompt for experiment in EXPERIMENTS.values() if wildcards.model in experiment.models]
@@ -578,6 +597,7 @@ def final_outputs():
         files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
         files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
         files += [f"{arm.folder}/metrics.json" for arm in running_arms(experiment)]
+    files += expand(rules.judge_answers.output, experiment=JUDGED_EXPERIMENTS)
     for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
         for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)

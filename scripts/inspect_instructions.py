@@ -47,7 +47,7 @@ def main() -> None:
     rows = {split: list(read_jsonl(getattr(args, split))) for split in ("train", "validation", "test")}
     fitted = {
         # Test rows are asked, not learned from, and their reference answers are read whole.
-        split: FittedRows([encoder.encode(row) for row in rows[split]], [], [])
+        split: FittedRows([encoder.encode(row) for row in rows[split]])
         if split == "test"
         else fit_rows(encoder, rows[split], settings["max_length"], getattr(args, split))
         for split in rows

@@ -16,16 +16,18 @@ from statistics import median
 import torch
 
 from reprolora import models, readback
+from reprolora.answer_probe import probe_answers
 from reprolora.devices import claim_device
+from reprolora.diagnosis import TrainingDiagnosis
 from reprolora.engine.ragged import why_not
 from reprolora.engine.trainer import AdapterTrainer
-from reprolora.errors import ArmFailed, run_script
+from reprolora.errors import ArmFailed, Undertrained, run_script
 from reprolora.evaluation import Asker
 from reprolora.failures import recorded_failure
 from reprolora.files import read_jsonl, write_json, write_jsonl
 from reprolora.measure import Meter
 from reprolora.precision import TYPES, choose_precision
-from reprolora.prompts import EncodedRow, PromptEncoder, encode_rows
+from reprolora.prompts import EncodedRow, FittedRows, InstructionEncoder, PromptEncoder, encode_rows, fit_rows
 from reprolora.tracking import check_tracker, prepare_tracker
 from reprolora.training import Checkpoints, TrainingLog, trainer_arguments
 
@@ -48,6 +50,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--checkpoints", required=True, help="folder to resume from after an interruption")
     parser.add_argument("--tracking", default="none", help="tracker to send the curves to as well")
     parser.add_argument("--tracking-folder", default="results/tracking", help="where a tracker's files go")
+    parser.add_argument("--on-problem", choices=["warn", "stop"], default="warn", help="what a diagnosis does")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     return parser.parse_args()
 
@@ -76,9 +79,11 @@ def train(args: argparse.Namespace, settings: dict) -> None:
     with meter.phase("load"):
         folder = models.model_folder(args.model)
         tokenizer = models.load_tokenizer(folder)
-        encoder = PromptEncoder(tokenizer, settings["prompt"])
-        encoded = encode_rows(encoder, train_rows, training["max_length"], args.train)
-        encoded_validation = encode_rows(encoder, validation_rows, training["max_length"], args.validation)
+        with_instructions = settings["task"] == "instruction"
+        encoder = (InstructionEncoder if with_instructions else PromptEncoder)(tokenizer, settings["prompt"])
+        fitted = encode(encoder, train_rows, training["max_length"], args.train)
+        encoded = fitted.encoded
+        encoded_validation = encode(encoder, validation_rows, training["max_length"], args.validation).encoded
         base = models.load_base(folder, loaded, device, method["quantization"])
         model = base.requires_grad_(True) if method["full"] else models.add_adapter(base, method["peft"], seed)
         initial = models.adapter_sha256(model)
@@ -95,6 +100,10 @@ def train(args: argparse.Namespace, settings: dict) -> None:
     tracker = prepare_tracker(args.tracking, args.tracking_folder, settings["arm"], resumes=resume_from is not None)
     with meter.phase("train"):
         training_log = TrainingLog(device, training["batch_size"])
+        share = count_supervised(encoded) / sum(len(row.ids) for row in encoded)
+        diagnosis = TrainingDiagnosis(
+            settings["diagnosis"], args.on_problem == "stop", training["learning_rate"], method["full"], share
+        )
         trainer = AdapterTrainer(
             model,
             trainer_arguments(training, seed, precision["chosen"], len(encoded), device, args.checkpoints, tracker),
@@ -103,9 +112,13 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             tokenizer,
             ragged,
             method["loraplus_lr_ratio"],
-            callbacks=[training_log],
+            callbacks=[training_log, diagnosis],
         )
-        trainer.train(resume_from_checkpoint=resume_from)
+        try:
+            trainer.train(resume_from_checkpoint=resume_from)
+        except Undertrained:
+            checkpoints.remove()  # perhaps of the last step, from which there would be nothing to resume
+            raise
     model = trainer.trained_model()
     groups = trainer.optimizer_groups()
     readback.check_optimizer(groups, training["learning_rate"], method["loraplus_lr_ratio"])
@@ -116,7 +129,11 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             parameter.data = parameter.data.to(TYPES[precision["chosen"]])
     state = trainer.state
 
-    probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)
+    if with_instructions:
+        probe = probe_answers(model, encoder, validation_rows)
+    else:
+        probe = Asker(model, encoder, settings["labels"]).probe(validation_rows)
+    tokenizer.chat_template = encoder.chat_template  # so that whoever loads it asks as it was trained
     models.save_adapter(model, tokenizer, Path(args.adapter_config).parent)
     write_jsonl(args.training_log, training_log.records)
     write_jsonl(args.reload_probe, probe)
@@ -139,7 +156,10 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             "best_validation_loss": state.best_metric,
             "train_rows": len(encoded),
             "validation_rows": len(encoded_validation),
+            "truncated_rows": len(fitted.truncated),
+            "left_out_rows": len(fitted.left_out),
             "supervised_tokens": count_supervised(encoded),
+            "diagnosis": diagnosis.record,
             "initial_adapter_sha256": initial,
             "adapter_sha256": models.adapter_sha256(model),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
@@ -159,6 +179,13 @@ def train(args: argparse.Namespace, settings: dict) -> None:
         },
     )
     checkpoints.remove()
+
+
+def encode(encoder: PromptEncoder | InstructionEncoder, rows: list[dict], max_length: int, file: str) -> FittedRows:
+    """The rows within `max_length`: instructions may lose the end of an answer, a text never loses its label."""
+    if isinstance(encoder, InstructionEncoder):
+        return fit_rows(encoder, rows, max_length, file)
+    return FittedRows(encode_rows(encoder, rows, max_length, file))
 
 
 def count_supervised(rows: list[EncodedRow]) -> int:

@@ -6,8 +6,9 @@ for an answer that is not JSON, "hang" for none, or "ok".
 """
 
 import json
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,13 +18,15 @@ KEY = "sk-test-0123456789"
 
 @dataclass
 class OpenAIServer:
-    """`requests` holds the body of each request, `answered` how many got an answer that is paid for."""
+    """`requests` holds the body of each request, `answered` how many got an answer that is paid for; `better` says
+    which of two answers to compare is better, A, B or tie: by itself, the longer one."""
 
     script: list[str] = field(default_factory=list)
     requests: list[dict] = field(default_factory=list)
     answered: int = 0
     retry_after: str | None = "0"
     usage: dict | None = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 50})
+    better: Callable[[str, str], str] = lambda a, b: "tie" if len(a) == len(b) else "AB"[len(b) > len(a)]
     hanging: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -34,14 +37,14 @@ class OpenAIServer:
             return self.script.pop(0) if self.script else "ok"
 
     def completion(self, word: str, body: dict) -> dict:
-        """A completion whose questions quote the text that was asked about."""
+        """A completion in the form that was asked for: questions and answers, or a comparison of two answers."""
         with self.lock:
             self.answered += 1
-        text = body["messages"][1]["content"].rpartition("\n\n")[2]
-        count = int(body["messages"][1]["content"].split()[1])
-        attempt = "again" * ("rejected" in body["messages"][1]["content"])
-        pairs = [{"question": f"{attempt}Question {n}: {text[:20]}?", "answer": text} for n in range(count)]
-        content: str | None = json.dumps({"pairs": pairs})
+        if body["response_format"]["json_schema"]["name"] == "comparison":
+            answers = re.findall(r"<answer_[AB]>\n(.*?)\n</answer_", body["messages"][1]["content"], re.DOTALL)
+            content: str | None = json.dumps({"reason": "It is.", "better": self.better(*answers)})
+        else:
+            content = self.pairs(body)
         content = {"malformed": content[:-5], "empty": '{"pairs": []}', "refusal": None}.get(word, content)
         message = {"role": "assistant", "content": content, "refusal": "I will not." if word == "refusal" else None}
         finish = {"length": "length", "filter": "content_filter"}.get(word, "stop")
@@ -53,6 +56,14 @@ class OpenAIServer:
             "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
             "usage": self.usage and self.usage | {"total_tokens": sum(self.usage.values())},
         }
+
+    def pairs(self, body: dict) -> str:
+        """Questions that quote the text that was asked about."""
+        text = body["messages"][1]["content"].rpartition("\n\n")[2]
+        count = int(body["messages"][1]["content"].split()[1])
+        attempt = "again" * ("rejected" in body["messages"][1]["content"])
+        pairs = [{"question": f"{attempt}Question {n}: {text[:20]}?", "answer": text} for n in range(count)]
+        return json.dumps({"pairs": pairs})
 
     @contextmanager
     def running(self) -> Iterator["OpenAIServer"]:

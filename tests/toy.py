@@ -19,8 +19,10 @@ PEFT = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "lora_dropout": 0.0, "targ
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
 SETTINGS = {
     "arm": {"experiment": "toy", "model": "tiny", "method": "lora", "seed": 1, "split_seed": 1},
+    "task": "classification",
     "labels": LABELS,
     "prompt": {"system": "Answer red or blue.", "user": "{text}"},
+    "diagnosis": {"loss": 2.0, "steps": 200},
     "accelerator": "cpu",
     "training": {
         "learning_rate": 1e-2,
@@ -54,7 +56,15 @@ def rows(count: int, seed: int) -> list[dict]:
     return made
 
 
-def make(folder: Path) -> Path:
+def instructions(count: int, seed: int) -> list[dict]:
+    """The same as rows of instructions, whose answers are a sentence."""
+    return [
+        {"id": row["id"], "instruction": "Which colour?", "input": row["text"], "output": f"It is {row['label']}."}
+        for row in rows(count, seed)
+    ]
+
+
+def make(folder: Path, rows=rows) -> Path:
     """A base model with its manifest, and split rows, in `folder`."""
     tokenizer = tiny.tokenizer()
     tiny.model("llama", hidden_size=64, intermediate_size=128).save_pretrained(folder / "model")
@@ -72,7 +82,7 @@ def changed(**training) -> dict:
     return settings
 
 
-def train(folder, out, settings=SETTINGS, tracking="none"):
+def train(folder, out, settings=SETTINGS, tracking="none", on_problem="warn"):
     args = argparse.Namespace(
         model=str(folder / "model/manifest.json"),
         train=str(folder / "train.jsonl"),
@@ -86,6 +96,7 @@ def train(folder, out, settings=SETTINGS, tracking="none"):
         checkpoints=str(out / "checkpoints"),
         tracking=tracking,
         tracking_folder=str(out / "tracking"),
+        on_problem=on_problem,
         threads=1,
     )
     train_adapter.train(args, settings)

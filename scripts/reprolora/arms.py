@@ -61,8 +61,8 @@ def predictions_of(metrics_file: str | Path) -> Path:
     return Path(metrics_file).with_name("predictions.jsonl")
 
 
-def read_runs(metrics_file: str | Path) -> list[Run]:
-    """The runs of one arm, one for each mode in which it was evaluated.
+def read_predictions(metrics_file: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The content of an arm's metrics.json and the rows of its answers.
 
     Raises:
         UserError: the answers beside metrics.json are not those that it was made of.
@@ -72,8 +72,14 @@ def read_runs(metrics_file: str | Path) -> list[Run]:
         raise UserError(
             f"{predictions_file}: not the answers that {metrics_file} was made of; remove both files and run again"
         )
+    return metrics, list(read_jsonl(predictions_file))
+
+
+def read_runs(metrics_file: str | Path) -> list[Run]:
+    """The runs of one arm, one for each mode in which it was evaluated."""
+    metrics, predictions = read_predictions(metrics_file)
     rows_of_mode: dict[str, list[dict]] = {mode: [] for mode in metrics["modes"]}
-    for row in read_jsonl(predictions_file):
+    for row in predictions:
         rows_of_mode[row["mode"]].append(row)
     runs = []
     for mode, rows in rows_of_mode.items():

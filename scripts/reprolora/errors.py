@@ -14,6 +14,10 @@ class ArmFailed(Exception):
     """An arm whose result must not be used (a loss that is not a number, a reload that differs); says why."""
 
 
+class Undertrained(ArmFailed):
+    """A training that its diagnosis stopped, since it learned too little."""
+
+
 def run_script(main: Callable[[], None]) -> None:
     """Run a script's `main` and turn the errors that a user can act on into one line on stderr.
 

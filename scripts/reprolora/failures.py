@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from reprolora.errors import ArmFailed
+from reprolora.errors import ArmFailed, Undertrained
 from reprolora.files import sha256_of, write_json
 
 
@@ -41,6 +41,7 @@ def recorded_failure(
                 "reason": reason,
                 "settings_sha256": hashlib.sha256(settings.encode()).hexdigest(),
                 "inputs_sha256": {str(path): sha256_of(Path(path)) for path in inputs if Path(path).is_file()},
+                **({"diagnosed": True} if isinstance(error, Undertrained) else {}),
             },
         )
         raise

@@ -134,6 +134,8 @@ def failure(configuration: Configuration, arm: Arm, root: Path = Path()) -> dict
         return None  # no failure, or a file that says nothing: the arm runs, and writes a new one if it fails
     if stage not in own_stages(configuration, arm):
         return None
+    if content.get("diagnosed") and configuration.experiment[arm.experiment].diagnosis.action == "warn":
+        return None
     settings = canonical_json(SETTINGS[stage](configuration, arm))
     if recorded != hashlib.sha256(settings.encode()).hexdigest() or _trained_otherwise(configuration, arm, root):
         return None
@@ -299,6 +301,11 @@ def inspect_instructions_settings(configuration: Configuration, experiment: str)
     }
 
 
+def judge_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    judge = configuration.experiment[experiment].answers.judge
+    return {"judge": judge.model_dump(exclude={"labels"}), "before": configuration.method_before(experiment)}
+
+
 def compare_methods_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     return configuration.experiment[experiment].comparison.model_dump()
 
@@ -365,7 +372,7 @@ def train_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, 
     variant, experiment = variant_of(configuration, arm), configuration.experiment[arm.experiment]
     return asking(configuration, arm) | {
         "task": experiment.task,
-        "diagnosis": experiment.diagnosis.model_dump(),
+        "diagnosis": experiment.diagnosis.model_dump(include={"loss", "steps"}),
         "training": variant.training.model_dump(),
         "method": variant.method.model_dump(include={"peft", "full", "quantization", "loraplus_lr_ratio"}),
     }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, cycle
 from string import Template
 from typing import Any
@@ -260,8 +260,8 @@ class FittedRows:
     """Encoded rows that are no longer than `max_length`, and the ids of those that had to be cut or left out for it."""
 
     encoded: list[EncodedRow]
-    truncated: list[str]
-    left_out: list[str]
+    truncated: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def fit_rows(encoder: InstructionEncoder, rows: Sequence[Mapping[str, Any]], max_length: int, file: str) -> FittedRows:

@@ -558,7 +558,7 @@ def sections(model):
 
 def test_every_key_and_section_says_what_it_is():
     found = set(sections(c.Configuration))
-    assert len(found) == 29
+    assert len(found) == 30
     for model in found:
         assert model.__doc__, model
         for key, field in model.model_fields.items():
@@ -643,7 +643,11 @@ INSTRUCTION_FAULTS = {
         "generator: a generator of the kind openai needs model",
     ),
     "a budget without prices": ("generator.budget.dollars", 5, "generator: budget.dollars needs prices"),
-    "a key in the file": ("generator.api_key", "sk-1", "generator.api_key: unknown key; known are kind, subject"),
+    "a key in the file": (
+        "generator.api_key",
+        "sk-1",
+        "generator.api_key: unknown key; known are base_url, key_variable",
+    ),
     "an unknown tokenizer": (
         "chunks.model",
         "smollm-135m",
@@ -679,3 +683,13 @@ def test_documents_that_are_not_there(root):
     edit(root, DOCS, "flask-docs.documents", {"source": "file:nowhere"})
     [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
     assert line.startswith(f"{DOCS}: flask-docs.documents.source: no file or folder 'nowhere'")
+
+
+def test_a_judge_needs_answers_to_compare_with_and_its_labels(root):
+    edit(root, "config/experiments/flask-docs.yaml", "answers", {"judge": {"model": "gpt", "labels": "labels.csv"}})
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
+    assert line.startswith("config/experiments/flask-docs.yaml: answers.judge.labels: no file 'labels.csv'")
+    (root / "labels.csv").write_text("")
+    edit(root, "config/experiments/flask-docs.yaml", "methods", ["lora"])
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))
+    assert line.startswith("config/experiments/flask-docs.yaml: answers.judge: compares with the answers before")

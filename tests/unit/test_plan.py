@@ -143,6 +143,16 @@ def test_a_failed_evaluation_is_tried_again_when_the_training_is_to_be_another(t
     assert plan.failure(load(methods=["lora"], training={"learning_rate": 1e-5}), arm, tmp_path) is None
 
 
+def test_an_arm_that_its_diagnosis_stopped_is_tried_again_when_it_should_only_be_warned_of(tmp_path):
+    stops = load(methods=["lora"], diagnosis={"action": "stop"})
+    [arm] = plan.arms(stops, "sentiment")
+    file = write_failure(tmp_path, arm, "train_adapter", plan.SETTINGS["train_adapter"](stops, arm))
+    assert plan.failure(load(methods=["lora"]), arm, tmp_path)  # failed otherwise, which the action does not change
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"diagnosed": True}))
+    assert plan.failure(stops, arm, tmp_path)
+    assert plan.failure(load(methods=["lora"]), arm, tmp_path) is None
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"stage": "train_adapter"}', '{"stage": "x", "settings_sha256": "y"}']
 )
