@@ -279,7 +279,7 @@ def metrics_of_adapter(wildcards):
 # Exports
 
 
-def exported_files():
+def exported_files(wildcards):
     """What `snakemake export` makes: the exported models of the experiments' arms, each with its answers."""
     files = []
     for experiment, settings in EXPERIMENTS.items():

@@ -3,7 +3,7 @@
 
 rule export:
     input:
-        exported_files(),
+        exported_files,
 
 
 rule merge_adapter:

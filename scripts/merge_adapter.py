@@ -51,7 +51,7 @@ def main() -> None:
                 "precision": trained["precision"]["chosen"],
                 "adapter_sha256": trained["adapter_sha256"],
                 "base": {name: facts["sha256"] for name, facts in read_json(args.model)["files"].items()},
-                "quantization_in_training": trained["settings"]["method"]["quantization"],
+                "trained": trained["settings"]["method"],
             }
             write_manifest(made, origin)
             publish(made, args.manifest.parent)

@@ -210,6 +210,8 @@ class HuggingFaceHub(Repositories):
 class ModelScopeHub(Repositories):
     """ModelScope's listing of a revision, and its files."""
 
+    hashes: bool = True  # whether it lists them
+
     def answer(self, path: str, query: dict[str, str]) -> Answer:
         parts = path.strip("/").split("/")
         if parts[:2] != ["api", "v1"] or len(parts) < 6:
@@ -221,6 +223,7 @@ class ModelScopeHub(Repositories):
         if parts[5:] == (["repo", "tree"] if kind == "dataset" else ["repo", "files"]):
             listed = [
                 {"Path": file, "Type": "blob", "Size": len(body), "Sha256": hashlib.sha256(body).hexdigest()}
+                | ({} if self.hashes else {"Sha256": ""})
                 for file, body in files.items()
             ]
             return Answer(body=json.dumps({"Code": 200, "Success": True, "Data": {"Files": listed}}).encode())

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 from reprolora.errors import UserError
 from reprolora.files import sha256_of
-from reprolora.hubs import HubFile, RepositoryKind, innermost_reason
+from reprolora.hubs import HubFile, ModelScope, RepositoryKind, innermost_reason
 
 # What hubs put into a new repository by themselves; README.md is then replaced by ours.
 OF_THE_HUB = (".gitattributes", ".gitignore", "README.md", "configuration.json", "dataset_infos.json")
@@ -191,9 +192,15 @@ class ModelScopeRepository:
                 told = api.get_repo(self.name, self.kind)
             except NotExistError:
                 return None
-            listed = api.list_repo_files(self.name, self.kind)
-        files = {entry.path: HubFile(entry.path, entry.size, entry.sha256) for entry in listed if not entry.is_dir}
+            listed = [entry for entry in api.list_repo_files(self.name, self.kind) if not entry.is_dir]
+        files = {entry.path: HubFile(entry.path, entry.size, entry.sha256 or self._sha256(entry)) for entry in listed}
         return State(files, told.visibility != Visibility.PUBLIC, None)
+
+    def _sha256(self, entry: Any) -> str:
+        """The hash of a file that the hub lists without one, which is fetched for that."""
+        with TemporaryDirectory() as folder:
+            file = HubFile(entry.path, entry.size)
+            return sha256_of(ModelScope(self.name, "master", self.kind).download(file, Path(folder)))
 
     def create(self, private: bool, licence: str) -> None:
         from modelscope_hub import HubApi

@@ -186,6 +186,15 @@ def test_a_file_that_arrives_damaged_is_noticed(kind, hub, tmp_path, adapter):
     assert "adapter_model.safetensors is not on the hub as it is here (checksum mismatch)" in user_error(done)
 
 
+def test_a_hub_that_lists_no_hashes_is_asked_for_the_files(tmp_path, adapter):
+    with ModelScopeUploads(hashes=False).running() as hub:
+        done, _ = publish(tmp_path, "modelscope:me/adapter", hub.url, adapter, token=hub.token)
+        assert done.returncode == 0, done.stderr
+        hub.held("model", "me/adapter")["adapter_model.safetensors"] = WEIGHTS[::-1]
+        done, _ = publish(tmp_path, "modelscope:me/adapter", hub.url, adapter, token=hub.token)
+        assert "has other content already (adapter_model.safetensors)" in user_error(done)
+
+
 @pytest.mark.parametrize("token", ["a_wrong_token", None])
 def test_no_token_or_a_wrong_one(kind, hub, tmp_path, adapter, token):
     done, _ = publish(tmp_path, f"{kind}:me/adapter", hub.url, adapter, token=token)

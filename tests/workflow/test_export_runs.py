@@ -52,6 +52,35 @@ def test_an_adapter_is_exported_and_listed_for_publishing(another):
     assert another.dry_run("export", *other_type) == {"export": 1, "export_gguf": 1, "evaluate_export": 1}
 
 
+def test_an_adapter_that_follows_instructions_is_exported(fresh):
+    rows = [{"instruction": f"Say {n} in words.", "input": "", "output": f"number {n}"} for n in range(40)]
+    (fresh.folder / "my data/orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = {"all": {"source": "file:my data/orders.jsonl"}}
+    experiment = {
+        "title": "Orders",
+        "question": "Does it run?",
+        "task": "instruction",
+        "dataset": "orders",
+        "models": ["tiny"],
+        "methods": ["zero-shot", "lora"],
+        "split": {"train": 0.6, "validation": 0.2, "test": 0.2},
+        "training": {"batch_size": 8, "max_length": 256, "precision": "fp32"},
+        "answers": {"max_new_tokens": 4, "distractors": 2},
+        "publish": {"hf:me/orders": {"what": "dataset"}},
+    }
+    orders = {"description": "Orders", "license": "CC0-1.0", "files": files}
+    (fresh.folder / "config/experiments/orders.yaml").write_text(json.dumps(experiment))
+    options = fresh.override({"experiments": ["orders"], "instructions": {"orders": orders}})
+    done = fresh.snakemake("export", "publish", *options)
+    assert done.returncode == 0, done.stderr[-5000:]
+    for name in ("merged", "gguf"):
+        folder = fresh.folder / "results/exports/orders/tiny/lora/seed1" / name
+        assert json.loads((folder / "changes.json").read_text())["n"] == 8
+        assert json.loads((folder / "metrics.json").read_text())["task"] == "instruction"
+    card = (fresh.folder / "results/publish/hf/me/orders/README.md").read_text()
+    assert "| train | 24 |" in card and "`instruction`" in card and "text-generation" in card
+
+
 def test_what_cannot_be_published_or_merged_is_refused_at_once(fresh):
     def refused(value: dict) -> str:
         done = fresh.snakemake("--dry-run", *fresh.override(value))
