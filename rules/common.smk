@@ -293,7 +293,8 @@ def exported_files(wildcards):
 def answers_before_export(wildcards):
     """The answers to compare an exported model's with: the adapter's, or for a GGUF file the merged model's."""
     arm = arm_of(wildcards)
-    return f"{arm.folder if wildcards.format == 'merged' else arm.export_folder + '/merged'}/predictions.jsonl"
+    folder = arm.folder if wildcards.format == "merged" else f"{arm.export_folder}/merged"
+    return f"{folder}/predictions.jsonl"
 
 
 def publications():

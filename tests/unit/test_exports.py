@@ -7,17 +7,20 @@ import numpy
 import pytest
 import torch
 from peft import get_peft_config, get_peft_model
+from safetensors.torch import load_file
 from tokenizers import Regex, pre_tokenizers
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
 import tiny
 from reprolora.errors import ArmFailed, UserError
 from reprolora.exports import TEXTS, check_tokens, load_exported
-from reprolora.files import write_json
+from reprolora.files import read_json, sha256_of, write_json
 from reprolora.gguf_export import write_gguf
 from reprolora.gguf_models import smollm_pre_tokenizer
 from reprolora.merging import merge
 from reprolora.model_files import GGUF_FILE, save_model, write_manifest
+from reprolora.models import adapter_sha256, save_adapter
+from running import contents, run_script
 
 IDS = torch.arange(3, 63).reshape(2, 30)
 # What the families need to be written: head sizes and windows as GGUF knows them.
@@ -219,3 +222,54 @@ def test_another_tokenizer_is_noticed(tmp_path):
     other.chat_template = other.chat_template.replace("<|im_end|>", "")
     with pytest.raises(ArmFailed, match="the chat template is not that of"):
         check_tokens(other, tmp_path / "model")
+
+
+def adapter_folder(tmp_path, peft, **method):
+    """What a training leaves, of an adapter with random values."""
+    saved(tmp_path / "base")
+    model = adapted(peft)
+    save_adapter(model, tokenizer(), tmp_path / "arm/adapter")
+    training = {
+        "precision": {"chosen": "fp32"},
+        "adapter_sha256": adapter_sha256(model),
+        "settings": {"method": {"peft": peft, "full": False, "quantization": None} | method},
+    }
+    write_json(tmp_path / "arm/training.json", training)
+    return [
+        *("--model", tmp_path / "base/manifest.json"),
+        *("--adapter-config", tmp_path / "arm/adapter/adapter_config.json"),
+        *("--training", tmp_path / "arm/training.json"),
+        *("--settings", {"arm": {"method": "lora"}}),
+        *("--manifest", tmp_path / "merged/manifest.json"),
+    ]
+
+
+def test_an_adapter_of_a_quantized_base_is_merged_into_the_plain_one(tmp_path):
+    """Every merged matrix is W + (alpha / r) B A, with the W of the model as it was fetched."""
+    nf4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    done = run_script("merge_adapter", *adapter_folder(tmp_path, LORA, quantization=nf4))
+    assert done.returncode == 0, done.stderr
+    base, merged = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "merged"))
+    factors = load_file(tmp_path / "arm/adapter/adapter_model.safetensors")
+    assert merged.keys() == base.keys()
+    for name, weight in base.items():
+        key = f"base_model.model.{name.removesuffix('.weight')}"
+        if f"{key}.lora_A.weight" in factors:
+            weight = weight + 2 * factors[f"{key}.lora_B.weight"] @ factors[f"{key}.lora_A.weight"]
+        torch.testing.assert_close(merged[name], weight, msg=name)
+    manifest = read_json(tmp_path / "merged/manifest.json")
+    assert manifest["trained"]["quantization"] == nf4
+    assert manifest["base"]["model.safetensors"] == sha256_of(tmp_path / "base/model.safetensors")
+    for name, facts in manifest["files"].items():
+        assert facts["sha256"] == sha256_of(tmp_path / "merged" / name)
+    assert set(contents(tmp_path / "merged")) == {*manifest["files"], "manifest.json"}
+    assert {"config.json", "tokenizer.json", "chat_template.jinja"} < manifest["files"].keys()
+    assert not list(tmp_path.glob(".*")), "something half-made is left"
+
+
+def test_a_prompt_leaves_no_merged_model(tmp_path):
+    peft = {"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 4}
+    done = run_script("merge_adapter", *adapter_folder(tmp_path, peft))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: an adapter of type PROMPT_TUNING cannot be merged")
+    assert not (tmp_path / "merged").exists()
