@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from reprolora.errors import UserError
 from reprolora.files import sha256_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo, ModelInfo
 
 RepositoryKind = Literal["model", "dataset"]
 
@@ -58,15 +61,7 @@ class HuggingFace:
             information = HfApi().repo_info(
                 self.repository, revision=self.revision, repo_type=self.kind, files_metadata=True
             )
-        return {
-            entry.rfilename: HubFile(
-                entry.rfilename,
-                entry.size,
-                entry.lfs.sha256 if entry.lfs else None,
-                None if entry.lfs else entry.blob_id,
-            )
-            for entry in information.siblings
-        }
+        return files_told(information)
 
     def download(self, file: HubFile, folder: Path) -> Path:
         from huggingface_hub import hf_hub_download
@@ -107,6 +102,19 @@ class HuggingFace:
 
     def __str__(self) -> str:
         return f"hf:{self.repository}@{self.revision}"
+
+
+def files_told(information: "ModelInfo | DatasetInfo") -> dict[str, HubFile]:
+    """The files that the Hugging Face Hub's description of a repository lists."""
+    return {
+        entry.rfilename: HubFile(
+            entry.rfilename,
+            entry.size,
+            entry.lfs.sha256 if entry.lfs else None,
+            None if entry.lfs else entry.blob_id,
+        )
+        for entry in information.siblings
+    }
 
 
 @dataclass(frozen=True)

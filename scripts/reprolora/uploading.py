@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from reprolora.errors import UserError
 from reprolora.files import sha256_of
-from reprolora.hubs import HubFile, ModelScope, RepositoryKind, innermost_reason
+from reprolora.hubs import HubFile, ModelScope, RepositoryKind, files_told, innermost_reason
 
 # What hubs put into a new repository by themselves; README.md is then replaced by ours.
 OF_THE_HUB = (".gitattributes", ".gitignore", "README.md", "configuration.json", "dataset_infos.json")
@@ -120,16 +120,7 @@ class HuggingFaceRepository:
                 told = HfApi().repo_info(self.name, repo_type=self.kind, files_metadata=True)
             except RepositoryNotFoundError:
                 return None
-        files = {
-            entry.rfilename: HubFile(
-                entry.rfilename,
-                entry.size,
-                entry.lfs.sha256 if entry.lfs else None,
-                None if entry.lfs else entry.blob_id,
-            )
-            for entry in told.siblings
-        }
-        return State(files, bool(told.private), told.sha)
+        return State(files_told(told), bool(told.private), told.sha)
 
     def create(self, private: bool, licence: str) -> None:
         from huggingface_hub import HfApi
