@@ -75,8 +75,8 @@ def answer_test(
 def check_lengths(
     asker: InstructionAsker, rows: Sequence[Row], distractors: Sequence[Sequence[Row]], max_new_tokens: int
 ) -> None:
-    encoder = asker.encoder
-    needed = 0
+    """Raise ArmFailed when a prompt with the longest of its answers does not fit the model's positions."""
+    encoder, needed = asker.encoder, 0
     for row, others in zip(rows, distractors, strict=True):
         completions = [len(encoder.encode_completion(one["output"])) for one in (row, *others)]
         needed = max(needed, len(encoder.encode_prompt(row)) + max(max_new_tokens, *completions))

@@ -643,11 +643,7 @@ INSTRUCTION_FAULTS = {
         "generator: a generator of the kind openai needs model",
     ),
     "a budget without prices": ("generator.budget.dollars", 5, "generator: budget.dollars needs prices"),
-    "a key in the file": (
-        "generator.api_key",
-        "sk-1",
-        "generator.api_key: unknown key; known are base_url, key_variable",
-    ),
+    "a key in the file": ("generator.api_key", "sk-1", "generator.api_key: unknown key; known are base_url"),
     "an unknown tokenizer": (
         "chunks.model",
         "smollm-135m",

@@ -8,7 +8,7 @@ from peft import IA3Config, LoHaConfig, LoraConfig, PromptTuningConfig, get_peft
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 import tiny
-from reprolora.engine import answers, lora, plain
+from reprolora.engine import answers, lora, plain, ragged
 from reprolora.engine.batches import LengthGroupedBatches, collate_padded, collate_ragged, token_batches
 from reprolora.engine.ragged import ATTENTION, RaggedPlan, longest_common_prefix, why_not
 from reprolora.prompts import EncodedRow
@@ -316,6 +316,16 @@ def test_likelihood_of_own_completions_equals_the_loop_over_them(family, prefix,
         for completion, score in zip(own, scores, strict=True):
             expected = naive_log_probabilities(model, prompt, completion)
             assert score.dtype == torch.float64 and score.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_likelihood_of_completions_too_long_for_plain_products(family, monkeypatch):
+    monkeypatch.setattr(ragged, "SHORT_ROW", 1)
+    model, prompts, completions = tiny.model(family), prompts_for(4), completions_for(4)
+    found = answers.completion_log_probabilities(model, prompts, completions)
+    for prompt, own, scores in zip(prompts, completions, found, strict=True):
+        for completion, score in zip(own, scores, strict=True):
+            assert score.tolist() == pytest.approx(naive_log_probabilities(model, prompt, completion), abs=1e-4)
 
 
 def test_likelihood_of_completions_does_not_depend_on_batches_or_order():

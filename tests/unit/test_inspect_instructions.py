@@ -46,17 +46,19 @@ def test_good_rows_have_no_warning(model, tmp_path):
     assert status == 0 and found["warnings"] == []
     train = found["splits"]["train"]
     assert (train["rows"], train["truncated"], train["left_out"]) == (20, 0, 0)
-    # Rows 0 to 9: 18 bytes, "Say 0." and 7 more from the template's words and marks; worked out from the text.
     prompt = "<|im_start|>user\nSay 0.<|im_end|>\n<|im_start|>assistant\n"
     assert found["example"] == {"prompt": prompt, "completion": "0 it is. " * 9 + "<|im_end|>"}
-    lengths = [len("user\nSay .\n\nassistant\n") - 1 + 3 + len(str(n)) + 9 * len(f"{n} it is. ") + 1 for n in range(20)]
-    assert train["tokens"] == sum(lengths)
+    # A token for each letter, three for the prompt's marks and one for the terminator.
+    letters = [len(f"user\nSay {n}.\nassistant\n") + 9 * len(f"{n} it is. ") for n in range(20)]
+    assert train["tokens"] == sum(letters) + 20 * 4
+    assert train["supervised_share"] == round(1 - sum(25 + (n > 9) for n in range(20)) / train["tokens"], 6)
 
 
 @pytest.mark.parametrize(
     ("rows", "settings", "warning"),
     [
-        (GOOD, {"max_length": 100}, "10 train rows are longer than training.max_length 100 and lose the end"),
+        # Of one-digit rows there are 107 tokens, of the others 117.
+        (GOOD, {"max_length": 110}, "10 train rows are longer than training.max_length 110 and lose the end"),
         (
             [*GOOD, GOOD[0] | {"id": "x", "instruction": "x" * 600}],
             {},

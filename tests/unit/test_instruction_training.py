@@ -5,7 +5,7 @@ import torch
 import toy
 from reprolora import models
 from reprolora.answer_probe import probe_answers
-from reprolora.evaluation import check_reloaded
+from reprolora.asking import check_reloaded
 from reprolora.files import read_json, read_jsonl
 from reprolora.prompts import InstructionEncoder
 
@@ -13,19 +13,19 @@ PROMPT = {"template": "alpaca", "system": None}
 
 
 def settings(**training) -> dict:
-    changed = toy.changed(max_length=400, epochs=2, micro_batch_size=4, **training)
+    changed = toy.changed(**{"max_length": 400, "epochs": 1, "micro_batch_size": 4} | training)
     del changed["labels"]
     return changed | {"task": "instruction", "prompt": PROMPT}
 
 
 def test_an_adapter_learns_answers_and_is_the_same_when_it_is_reloaded(tmp_path):
     folder = toy.make(tmp_path, toy.instructions)
-    out = toy.train(folder, tmp_path / "arm", settings())
+    out = toy.train(folder, tmp_path / "arm", settings(epochs=8))
     first, *_, last = toy.losses_of(out)
     assert last < first / 2  # nearly all of an answer is the same sentence
     record = read_json(out / "training.json")
     assert record["truncated_rows"] == record["left_out_rows"] == 0
-    # "It is red." has eleven tokens with its terminator, "It is blue." twelve.
+    # A token for each letter and one for the terminator.
     rows = list(read_jsonl(folder / "train.jsonl"))
     assert record["supervised_tokens"] == sum(len(row["output"]) + 1 for row in rows)
 
@@ -61,7 +61,7 @@ def test_rows_that_are_too_long_are_cut_and_counted(tmp_path):
     encoder = InstructionEncoder(tokenizer, PROMPT)
     lengths = [encoder.encode(row) for row in read_jsonl(folder / "train.jsonl")]
     limit = sorted(len(row.ids) for row in lengths)[20]
-    out = toy.train(folder, tmp_path / "arm", settings() | {"training": settings()["training"] | {"max_length": limit}})
+    out = toy.train(folder, tmp_path / "arm", settings(max_length=limit))
     record = read_json(out / "training.json")
     left_out = sum(row.prompt_length >= limit for row in lengths)
     assert record["left_out_rows"] == left_out > 0

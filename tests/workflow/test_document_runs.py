@@ -1,4 +1,4 @@
-"""From a folder of documents to splits, through the workflow: what runs again after a change, and the review's gate."""
+"""From a folder of documents to an adapter, through the workflow: what runs again after a change, the review's gate."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from openai_server import KEY, OpenAIServer
-from projects import EXPERIMENT, Project, copy_project
+from projects import Project, copy_project
 
 DATASET = {
     "description": "Questions about pumps",
@@ -24,11 +24,19 @@ TASK = {
     "task": "instruction",
     "dataset": "manual",
     "models": ["tiny"],
-    "methods": EXPERIMENT["methods"],
+    "methods": ["zero-shot", "lora"],
     "split": {"train": 0.6, "validation": 0.2, "test": 0.2},
+    "prompt": {"template": "alpaca"},
+    "training": {"batch_size": 4, "max_length": 512, "learning_rate": 0.0005, "precision": "fp32"},
 }
 # The rules in the order in which they run, from the one that reads a key first.
-ORDER = ["convert_documents", "chunk_documents", "generate_pairs", "check_review", "split_instructions"]
+ORDER = [
+    *("convert_documents", "chunk_documents", "generate_pairs", "check_review", "split_instructions"),
+    *("inspect_instructions", "train_adapter"),
+]
+SPLITS = "results/pumps/splits/seed1/summary.json"
+# What comes after the training, test_answer_runs.py looks at.
+ADAPTER = ("results/pumps/tiny/prompts.json", "results/pumps/tiny/lora/seed1/training.json")
 
 
 def after(first: str, *others: str) -> dict[str, int]:
@@ -67,6 +75,19 @@ LEAVES = {
         after("generate_pairs", "sample_for_review"),
     ),
 }
+# The same for keys of the experiment, with the rules that run.
+OF_EXPERIMENT = {
+    "split.group": ("chunk", ORDER[-3:]),
+    "prompt.template": ("chat", ORDER[-2:]),
+    "prompt.system": ("Be brief.", ORDER[-2:]),
+    "training.learning_rate": (1e-4, ORDER[-2:]),
+    "training.max_length": (400, ORDER[-2:]),
+    "training.epochs": (2, ORDER[-1:]),
+    "diagnosis.loss": (1.5, ORDER[-1:]),
+    "diagnosis.steps": (100, ORDER[-1:]),
+    "diagnosis.action": ("stop", []),
+    "answers.max_new_tokens": (5, []),
+}
 
 
 def write_documents(project: Project, *names: str) -> None:
@@ -80,6 +101,8 @@ def write_documents(project: Project, *names: str) -> None:
 def prepare(project: Project) -> None:
     write_documents(project, "one.md", 'it\'s "two".md', "sub/one.md")
     (project.folder / "my data/docs/broken.pdf").write_bytes(b"no")
+    # The Alpaca prompt needs none.
+    (project.folder / "my data/model/chat_template.jinja").unlink()
     with (project.folder / "config/instructions.yaml").open("a") as stream:
         stream.write(f"\nmanual: {json.dumps(DATASET)}\n")
     (project.folder / "config/experiments/pumps.yaml").write_text(json.dumps(TASK))
@@ -92,12 +115,12 @@ def rows(project: Project, name: str) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, snakemake) -> Project:
-    """A project whose data set is made; tests leave it as they found it."""
+    """A project whose data set is made, with a model trained on it; tests leave it as they found it."""
     folder = tmp_path_factory.mktemp("documents") / "a project"
     copy_project(folder)
     project = Project(folder, snakemake)
     prepare(project)
-    done = project.snakemake()
+    done = project.snakemake(*ADAPTER)
     assert done.returncode == 0, done.stderr[-5000:]
     return project
 
@@ -129,17 +152,36 @@ def test_a_key_reruns_exactly_what_reads_it(made, leaf):
         for key in reversed(leaf.split(".")):
             value = {key: value}
         value = {"instructions": {"manual": value}}
-    assert made.dry_run(*made.override(value)) == expected
+    assert made.dry_run(*ADAPTER, *made.override(value)) == expected
+
+
+def test_an_adapter_is_trained_on_the_rows(made):
+    arm = made.folder / "results/pumps/tiny/lora/seed1"
+    training = json.loads((arm / "training.json").read_text())
+    assert training["train_rows"] == len(rows(made, "results/pumps/splits/seed1/train.jsonl"))
+    assert training["diagnosis"].keys() == {"findings", "causes"}
+    assert "### Instruction:" in (arm / "adapter/chat_template.jinja").read_text()
+    looked_at = json.loads((made.folder / "results/pumps/tiny/prompts.json").read_text())
+    assert looked_at["splits"]["train"]["rows"] == training["train_rows"]
+    assert looked_at["example"]["prompt"].endswith("### Response:")
+
+
+@pytest.mark.parametrize("leaf", OF_EXPERIMENT)
+def test_a_key_of_the_experiment_reruns_exactly_what_reads_it(made, leaf):
+    value, expected = OF_EXPERIMENT[leaf]
+    for key in reversed(leaf.split(".")):
+        value = {key: value}
+    assert made.dry_run(*ADAPTER, *made.override({"experiment": {"pumps": value}})) == dict.fromkeys(expected, 1)
 
 
 def test_documents_are_told_by_content(copy):
     for file in (copy.folder / "my data/docs").rglob("*.md"):
         file.touch()
-    assert copy.dry_run() == NOTHING
+    assert copy.dry_run(*ADAPTER) == NOTHING
     file = copy.folder / "my data/docs/sub/one.md"
     file.write_text(file.read_text() + "\nMore.\n")
     os.utime(file, (0, 0))
-    assert copy.dry_run() == after("convert_documents")
+    assert copy.dry_run(*ADAPTER) == after("convert_documents")
 
 
 def test_another_document_asks_for_its_own_questions_only(copy, monkeypatch):
@@ -147,12 +189,12 @@ def test_another_document_asks_for_its_own_questions_only(copy, monkeypatch):
     with OpenAIServer().running() as server:
         generator = {"kind": "openai", "model": "m", "base_url": server.url}
         override = copy.override({"instructions": {"manual": {"generator": generator}}})
-        assert copy.snakemake(*override).returncode == 0
+        assert copy.snakemake(SPLITS, *override).returncode == 0
         before, chunks = server.answered, len(rows(copy, "results/datasets/manual/chunks.jsonl"))
         pairs = {row["id"] for row in rows(copy, "results/datasets/manual/pairs.jsonl")}
         assert before == chunks
         write_documents(copy, "another.md")
-        assert copy.snakemake(*override).returncode == 0
+        assert copy.snakemake(SPLITS, *override).returncode == 0
         assert server.answered - before == len(rows(copy, "results/datasets/manual/chunks.jsonl")) - chunks == 4
         assert pairs < {row["id"] for row in rows(copy, "results/datasets/manual/pairs.jsonl")}
         asked = [body["messages"][1]["content"] for body in server.requests[before:]]
@@ -164,7 +206,7 @@ def test_another_document_asks_for_its_own_questions_only(copy, monkeypatch):
 def test_the_gate_opens_when_the_sample_is_reviewed(copy):
     review = {"skip": False, "share": 0.5, "decisions": "my data/decisions.csv"}
     override = copy.override({"instructions": {"manual": {"review": review}}})
-    done = copy.snakemake(*override)
+    done = copy.snakemake(SPLITS, *override)
     assert done.returncode == 1
     assert (
         "error: 6 of the 6 pairs to review are undecided; open results/datasets/manual/review/index.html" in done.stderr
@@ -180,11 +222,11 @@ def test_the_gate_opens_when_the_sample_is_reviewed(copy):
             writer.writerows(line | {"decision": word} for line, word in zip(lines, words, strict=True))
 
     decide("reject", *["accept"] * 5)
-    done = copy.snakemake(*override)
+    done = copy.snakemake(SPLITS, *override)
     assert done.returncode == 1 and f"were pairs from {lines[0]['document']} (1)" in done.stderr
     assert "5 of 6 pairs (83.3%" in done.stderr
     decide(*["accept"] * 6)
-    done = copy.snakemake(*override)
+    done = copy.snakemake(SPLITS, *override)
     assert done.returncode == 0, done.stderr[-3000:]
     manifest = json.loads((copy.folder / "results/datasets/manual/manifest.json").read_text())
     assert manifest["review"]["reviewed"] == 6 and manifest["review"]["pass_rate"] == 1

@@ -124,13 +124,15 @@ THRESHOLDS = {"even": {"at_most": 0}, "odd": {"at_least": 1}}
 GGUF = {"gguf": "weights.gguf", "sha256": "0" * 64}
 ANOTHER_MODEL = {"models": {"another": MODEL}, "experiment": {"parity": {"models": ["tiny", "another"]}}}
 ONE_MORE_MODEL = after(fetch_model=1, inspect_prompts=1, evaluate_prompted=1, train_adapter=2, evaluate_adapter=2)
-# An experiment of the other task, which has no arms yet: its data only.
-OTHER_TASK = {
-    "instructions": {"other": {"description": "d", "license": "l", "files": {"all": FILE}}},
-    "experiment": {"parity": {"task": "instruction", "dataset": "other"}},
+# Keys that an experiment with instructions reads, which has rules of its own: test_document_runs.py and
+# test_answer_runs.py have them.
+OF_OTHER_TASK = {
+    "experiment.parity.task",
+    "experiment.parity.split.group",
+    "experiment.parity.prompt.template",
+    *(f"experiment.parity.answers.{key}" for key in ("max_new_tokens", "distractors", "choice_seed", "batch_tokens")),
+    "experiment.parity.answers.judge",
 }
-GROUPED = OTHER_TASK | {"experiment": {"parity": OTHER_TASK["experiment"]["parity"] | {"split": {"group": "chunk"}}}}
-ONLY_DATA = {"prepare_instructions": 1, "split_instructions": 1}
 # What is made only when it is asked for, so that no key of it makes a run do anything.
 PUBLISHED = {"experiment": {"parity": {"publish": {"hf:me/numbers": {"what": "dataset"}}}}}
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
@@ -269,8 +271,9 @@ LEAVES = {
     "experiment.parity.training.evaluations_per_epoch": (3, TRAIN),
     "experiment.parity.training.precision": ("bf16", after("evaluate_prompted", "train_adapter")),
     "experiment.parity.training.gradient_checkpointing": (True, TRAIN),
-    "experiment.parity.task": (OTHER_TASK, ONLY_DATA),
-    "experiment.parity.split.group": (GROUPED, ONLY_DATA),
+    "experiment.parity.diagnosis.loss": (3, TRAIN),
+    "experiment.parity.diagnosis.steps": (50, TRAIN),
+    "experiment.parity.diagnosis.action": ("stop", NOTHING),
     "experiment.parity.training.engine": ("plain", TRAIN),
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK | {"plot_calibration": 1}),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
@@ -309,6 +312,7 @@ COLLECTING = (
 )
 MODULES = {
     "__init__": EVERY,
+    "answer_probe": ("train_adapter",),
     "answer_scores": (),
     "answer_store": (),
     "archives": ("fetch_model", "prepare_dataset"),
@@ -327,6 +331,7 @@ MODULES = {
     "crate": ("write_crate",),
     "decisions": (),
     "devices": ASKING,
+    "diagnosis": ("train_adapter",),
     "documents": (),
     "energy": ASKING,
     "engine/__init__": ENCODING,
@@ -394,10 +399,12 @@ MODULES = {
     "sweep_section": ("write_report",),
     "sweeps": (),
     "tables": ("prepare_dataset",),
+    "token_counts": ("inspect_prompts",),
     "tfidf": ("evaluate_classical", "audit_splits"),
     "tracking": ("train_adapter",),
     "uploading": (),
     "training": ("train_adapter",),
+    "writing": (),
 }
 # The same for files of the library that are no modules.
 TEMPLATES = {
@@ -494,7 +501,7 @@ def test_every_key_is_in_the_table(finished):
     of_training = ("peft", "full", "quantization", "learning_rate", "loraplus_lr_ratio")
     absent = {f"methods.{name}.{key}" for name in ("majority", "tfidf", "zero-shot") for key in of_training}
     absent |= {f"methods.{name}.shots" for name in ("majority", "tfidf", "lora", "qlora")}
-    assert found - absent - {"methods.qlora.baseline"} == set(LEAVES)
+    assert found - absent - {"methods.qlora.baseline"} == set(LEAVES) | OF_OTHER_TASK
 
 
 @pytest.mark.parametrize("leaf", LEAVES)

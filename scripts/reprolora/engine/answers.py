@@ -121,13 +121,19 @@ def completion_log_probabilities(
 
     def run(passes: "_Passes", rows: list[int]) -> None:
         plan, logits = passes.first([prompts[row] for row in rows])
-        first = logits.log_softmax(-1, dtype=torch.float32).double().cpu()
-        branches = []  # (place in the batch, completion's tokens, its scores), where there is more than one token
-        for place, row in enumerate(rows):
-            for ids, found in zip(completions[row], scores[row], strict=True):
-                found[0] = first[place, ids[0]]
-                if len(ids) > 1:
-                    branches.append((place, ids, found))
+        # (place in the batch, the completion's tokens, its scores)
+        branches = [
+            (place, ids, found)
+            for place, row in enumerate(rows)
+            for ids, found in zip(completions[row], scores[row], strict=True)
+        ]
+        if not branches:
+            return
+        first = logits.log_softmax(-1, dtype=torch.float32)
+        at = [place for place, _, _ in branches], [ids[0] for _, ids, _ in branches]
+        for (_, _, found), value in zip(branches, first[at].double().cpu(), strict=True):
+            found[0] = value
+        branches = [branch for branch in branches if len(branch[1]) > 1]
         # Each branch has its row's keys copied for it, one layer at a time; a key takes a tenth of a token's memory.
         keys = (passes.length + plan.rows.longest) // 10
         for chosen in token_batches([len(ids) + keys for _, ids, _ in branches], budget):
