@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from reprolora.errors import run_script
+from reprolora.errors import UserError, run_script
 from reprolora.publications import listing, stage
 from reprolora.uploading import upload
 
@@ -23,6 +23,10 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    if not args.settings:
+        raise UserError(
+            "nothing to publish: name repositories under `publish` in the experiment's file (docs/publishing.md)"
+        )
     staged = []
     for publication in args.settings:
         folder = args.folder / publication["repository"].replace(":", "/")

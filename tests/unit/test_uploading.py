@@ -209,6 +209,11 @@ def test_no_network(kind, tmp_path, adapter):
     assert "Connection refused" in message and "run again" in message
 
 
+def test_nothing_to_publish(tmp_path):
+    done = run_script("publish", "--settings", "[]", "--folder", tmp_path)
+    assert "name repositories under `publish`" in user_error(done)
+
+
 def test_public_when_it_says_so(kind, hub, tmp_path, dataset):
     done, _ = publish(tmp_path, f"{kind}:me/data", hub.url, dataset, private=False, token=hub.token)
     assert done.returncode == 0, done.stderr
