@@ -12,8 +12,8 @@ import logging
 from pathlib import Path
 
 import torch
-from reprolora.answer_probe import probe_answers
 
+from reprolora.answer_probe import probe_answers
 from reprolora.asking import check_reloaded
 from reprolora.errors import run_script
 from reprolora.failures import recorded_failure

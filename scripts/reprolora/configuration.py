@@ -819,9 +819,9 @@ class Answers(Section):
 class Diagnosis(Section):
     """What to do about a training that learns too little, with the likely causes in the log and in training.json."""
 
-    loss: float = Field(default=2.0, gt=0, description="The training loss should be below this,")
+    loss: float = Field(default=2.0, gt=0, description="The training loss should be below this after `steps` steps.")
     steps: int = Field(
-        default=200, ge=1, description="after so many steps; and after as many, or at the end, below where it began."
+        default=200, ge=1, description="After so many, or at the end, the loss should also be below where it began."
     )
     action: Literal["warn", "stop"] = Field(
         default="warn", description="`warn` goes on; `stop` ends the training, and the report shows the arm as failed."

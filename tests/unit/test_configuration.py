@@ -675,6 +675,35 @@ def test_an_instruction_experiment_takes_its_data_from_the_other_catalogue(root)
     assert line == f"{SENTIMENT}: split.group: is for the task instruction; remove this key"
 
 
+FLASK = "config/experiments/flask-docs.yaml"
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "told"),
+    [
+        (FLASK, "evaluation.max_new_tokens", 9, "evaluation: is for the task classification; remove this key"),
+        (FLASK, "prompt.user", "> {text}", "prompt.user: is for the task classification; remove this key"),
+        (FLASK, "audit.max_leaked_test_fraction", 0.1, "audit: is for the task classification; remove this key"),
+        (FLASK, "learning_curve.rows", [9], "learning_curve: is for the task classification; remove this key"),
+        (FLASK, "methods", ["lora", "tfidf"], "methods.1: 'tfidf' needs labels, which instructions do not have"),
+        (FLASK, "methods", ["few-shot", "lora"], "methods.0: 'few-shot' needs labels, which instructions do not have"),
+        (FLASK, "prompt.template", "alpaca-en", "prompt.template: 'alpaca-en' is not one of chat, alpaca, alpaca-zh"),
+        (SENTIMENT, "prompt.template", "alpaca", "prompt.template: is for the task instruction; remove this key"),
+        (SENTIMENT, "answers.max_new_tokens", 9, "answers: is for the task instruction; remove this key"),
+    ],
+)
+def test_what_is_for_the_other_task_is_refused(root, file, key, value, told):
+    edit(root, file, key, value)
+    [line] = lines(root, ("--config", {"experiments": ["flask-docs", "sentiment"]}))
+    assert line.startswith(f"{file}: {told}")
+
+
+def test_a_default_of_the_other_task_may_be_written_out(root):
+    edit(root, FLASK, "prompt.user", "{text}")
+    edit(root, SENTIMENT, "answers.max_new_tokens", 128)
+    c.load_configuration(root, [("--config", {"experiments": ["flask-docs", "sentiment"]})])
+
+
 def test_documents_that_are_not_there(root):
     edit(root, DOCS, "flask-docs.documents", {"source": "file:nowhere"})
     [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 import tiny
 from reprolora.engine import answers, lora, plain, ragged
 from reprolora.engine.batches import LengthGroupedBatches, collate_padded, collate_ragged, token_batches
-from reprolora.engine.ragged import ATTENTION, RaggedPlan, longest_common_prefix, why_not
+from reprolora.engine.ragged import ATTENTION, SHORT_ROW, RaggedPlan, longest_common_prefix, why_not
 from reprolora.prompts import EncodedRow
 
 FAMILIES = sorted(tiny.FAMILIES)
@@ -91,6 +91,17 @@ def assert_same_gradient(model, rows):
 @pytest.mark.parametrize("case", CASES)
 def test_gradient_equals_plain(family, case):
     assert_same_gradient(adapted(tiny.model(family)), CASES[case])
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+@pytest.mark.parametrize("prefix", [0, 30])
+def test_gradient_equals_plain_where_attention_takes_its_path_for_long_rows(family, prefix):
+    """Rows of instructions: an answer of hundreds of tokens beside one of a few."""
+    rows = [row for length in (9, 140, 370) for row in rows_with(prefix, 1, seed=length, completion=length)]
+    shared = rows[0].ids[:prefix]
+    rows = [EncodedRow(shared + row.ids[prefix:], row.prompt_length) for row in rows]
+    assert max(len(row.ids) for row in rows) > 2 * SHORT_ROW
+    assert_same_gradient(adapted(tiny.model(family)), rows)
 
 
 @pytest.mark.parametrize("case", ["no prefix", "long prefix"])

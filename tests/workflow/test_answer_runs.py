@@ -90,6 +90,7 @@ def test_both_arms_answer_the_same_rows_and_are_judged(made):
         ({"answers": {"max_new_tokens": 5}}, EVALUATIONS),
         ({"answers": {"distractors": 1}}, EVALUATIONS),
         ({"answers": {"choice_seed": 2}}, EVALUATIONS),
+        ({"answers": {"batch_tokens": 512}}, EVALUATIONS),
         ({"prompt": {"template": "alpaca"}}, EVALUATIONS | {"train_adapter": 1}),
         ({"training": {"epochs": 2}}, {"train_adapter": 1, "evaluate_adapter_answers": 1, "judge_answers": 1}),
     ],
