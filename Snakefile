@@ -14,6 +14,7 @@ include: "rules/baselines.smk"
 include: "rules/adapters.smk"
 include: "rules/answers.smk"
 include: "rules/sweeps.smk"
+include: "rules/export.smk"
 include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
@@ -22,6 +23,8 @@ include: "rules/environment.smk"
 
 localrules:
     all,
+    export,
+    publish,
 
 
 rule all:

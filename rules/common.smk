@@ -106,6 +106,7 @@ def methods_and_variants(stage):
 wildcard_constraints:
     experiment=any_of(EXPERIMENTS),
     dataset=any_of([*CONFIGURATION.datasets, *CONFIGURATION.instructions]),
+    format="merged|gguf",
     model=any_of([CLASSICAL, *CONFIGURATION.models]),
     method=any_of(CONFIGURATION.methods),
     part="all|train|validation|test|documents",
@@ -305,6 +306,63 @@ def metrics_of_adapter(wildcards):
     arm = arm_of(wildcards)
     whole = replace(arm, variant="")
     return f"{(whole if plan.is_swept(CONFIGURATION, whole) else arm).folder}/metrics.json"
+
+
+# Exports
+
+
+def exported_files(wildcards):
+    """What `snakemake export` makes: the exported models of the experiments' arms, each with its answers."""
+    files = []
+    for experiment, settings in EXPERIMENTS.items():
+        formats = ["merged", "gguf"] if settings.export.gguf else ["merged"]
+        for arm in running_arms(experiment, "train_adapter"):
+            if arm.method in CONFIGURATION.exported_methods(experiment):
+                files += [f"{arm.export_folder}/{format}/changes.json" for format in formats]
+    return files
+
+
+def answers_before_export(wildcards):
+    """The answers to compare an exported model's with: the adapter's, or for a GGUF file the merged model's."""
+    arm = arm_of(wildcards)
+    folder = arm.folder if wildcards.format == "merged" else f"{arm.export_folder}/merged"
+    return f"{folder}/predictions.jsonl"
+
+
+def publications():
+    """What the chosen experiments publish: pairs of an experiment and a repository."""
+    return [(name, repository) for name, settings in EXPERIMENTS.items() for repository in settings.publish]
+
+
+def published_files(experiment, repository):
+    """The files that a publication is made of, by what they are."""
+    publication = EXPERIMENTS[experiment].publish[repository]
+    if publication.what == "dataset":
+        names = {"train": "train.jsonl", "validation": "validation.jsonl", "test": "test.jsonl"}
+        folder = f"results/{experiment}/splits/seed{EXPERIMENTS[experiment].split.seed}"
+        return {what: f"{folder}/{name}" for what, name in names.items()} | {"summary": f"{folder}/summary.json"}
+    arm = plan.published_arm(experiment, publication)
+    trained = trained_arm(arm)
+    [card] = expand(rules.write_model_card.output, **trained.wildcards)
+    if publication.what == "adapter":
+        outputs = [rules.train_adapter.output.adapter_config, *rules.train_adapter.output.adapter]
+        return {"card": card, "adapter": expand(outputs, **trained.wildcards)}
+    folder = f"{arm.export_folder}/{publication.what}"
+    return {"card": card, "manifest": f"{folder}/manifest.json", "changes": f"{folder}/changes.json"}
+
+
+def files_to_publish(wildcards):
+    files = [file for names in publications() for file in published_files(*names).values()]
+    return [path for file in files for path in ([file] if isinstance(file, str) else file)]
+
+
+def publish_settings(wildcards):
+    return canonical_json(
+        [
+            plan.publication_settings(CONFIGURATION, *names) | {"files": published_files(*names)}
+            for names in publications()
+        ]
+    )
 
 
 # Data and models
@@ -509,6 +567,16 @@ def settings_of(rule, *wildcard_names):
     def settings(wildcards):
         chosen = [getattr(wildcards, name) for name in wildcard_names]
         return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, *chosen))
+
+    return settings
+
+
+def settings_of_export(rule):
+    """A params function: the settings of a rule for an exported model."""
+
+    def settings(wildcards):
+        format = [wildcards.format] if "format" in wildcards.keys() else []
+        return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, arm_of(wildcards), *format))
 
     return settings
 

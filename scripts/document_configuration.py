@@ -34,7 +34,9 @@ FILES = {
     "experiment": ("config/experiments/NAME.yaml", c.Experiment),
 }
 # The keys of the main file.
-OWN_KEYS = ("experiments", "hardware", "tracking")
+OWN_KEYS = ("experiments", "hardware", "tracking", "upload")
+# What stands for a key that the user chooses, where it is no label.
+PLACES = {"publish": "REPOSITORY"}
 # Ranges that PEFT does not declare but that every use of the key has.
 RANGES = {
     "r": {"minimum": 1},
@@ -83,6 +85,7 @@ def peft_listing() -> dict[str, Any]:
         fields = [field for field in dataclasses.fields(config) if field.name not in {*own, "peft_type"}]
         kinds[kind.value] = {
             "class": config.__name__,
+            "merges": can_merge(kind),
             "properties": {
                 field.name: peft_key(field, hints[field.name]) for field in sorted(fields, key=lambda f: f.name)
             },
@@ -92,6 +95,18 @@ def peft_listing() -> dict[str, Any]:
         "set_by_the_workflow": own,
         "types": kinds,
     }
+
+
+def can_merge(kind: Any) -> bool:
+    """Whether PEFT can make adapters of a type a part of the model's weights: some layer of theirs says how."""
+    import peft
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layer = getattr(peft.PEFT_TYPE_TO_TUNER_MAPPING.get(kind), "tuner_layer_cls", None)
+    classes = [layer] if isinstance(layer, type) else []
+    for known in classes:
+        classes += known.__subclasses__()
+    return any(getattr(known, "merge", BaseTunerLayer.merge) is not BaseTunerLayer.merge for known in classes)
 
 
 def peft_key(field: dataclasses.Field, annotation: Any) -> dict[str, Any]:
@@ -154,7 +169,7 @@ def section_rows(model: type[BaseModel], prefix: str) -> typing.Iterator[str]:
         if inner:
             yield from section_rows(inner, f"{prefix}{key}.")
         elif named and is_section(typing.get_args(named)[1]):
-            yield from section_rows(typing.get_args(named)[1], f"{prefix}{key}.LABEL.")
+            yield from section_rows(typing.get_args(named)[1], f"{prefix}{key}.{PLACES.get(key, 'LABEL')}.")
 
 
 def is_section(option: Any) -> bool:

@@ -103,7 +103,7 @@ def copy_project(folder: Path) -> None:
     ]
     (data / "numbers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tiny.model().save_pretrained(data / "model")
-    tiny.tokenizer().save_pretrained(data / "model")
+    tiny.tokenizer(words).save_pretrained(data / "model")
     for name, key, entry in (("datasets", "numbers", DATASET), ("models", "tiny", MODEL)):
         with (folder / "config" / f"{name}.yaml").open("a") as stream:
             stream.write(f"\n{json.dumps(key)}: {json.dumps(entry)}\n")

@@ -1,5 +1,7 @@
 """Tiny random models and a tokenizer for tests: made in a second, of every family that the engine supports."""
 
+from collections.abc import Sequence
+
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
@@ -46,14 +48,19 @@ def model(family: str = "llama", seed: int = 0, **sizes) -> PreTrainedModel:
     return made.eval()
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer with a ChatML template, whose padding token is its terminator, as in SmolLM2."""
+def tokenizer(texts: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with a ChatML template, whose padding token is its terminator, as in SmolLM2.
+
+    It merges the letters that often stand together in `texts`.
+    """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    bpe.train_from_iterator([], trainers.BpeTrainer(vocab_size=384, special_tokens=special, initial_alphabet=alphabet))
+    bpe.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=384, special_tokens=special, initial_alphabet=alphabet)
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         bos_token="<|im_start|>",

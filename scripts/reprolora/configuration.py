@@ -32,6 +32,7 @@ from pydantic import (
 
 from reprolora.errors import UserError
 from reprolora.labels import INVALID
+from reprolora.licences import is_licence
 from reprolora.sources import parse_source
 from reprolora.sweeps import candidate_name, combinations
 
@@ -42,6 +43,8 @@ HIGH_LEARNING_RATE = 5e-4
 PARTS = ("all", "train", "validation", "test")
 # Where PEFT's own keys are declared: generated from the installed PEFT, since importing it takes ten seconds.
 PEFT_SCHEMA = "config/schemas/peft.json"
+
+REPOSITORY = r"(hf|modelscope):[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
 
 Name = Annotated[
     str,
@@ -597,6 +600,11 @@ class Method(Section):
         return self.peft is not None or self.full
 
     @property
+    def merges(self) -> bool:
+        """Whether what is trained can become a part of the model's weights."""
+        return self.full or (self.peft is not None and peft_schema()["types"][self.peft["peft_type"]]["merges"])
+
+    @property
     def prompted(self) -> bool:
         """Whether it asks the base model as it is."""
         return self.baseline in ("zero-shot", "few-shot")
@@ -882,6 +890,43 @@ class Comparison(Section):
     )
 
 
+class Export(Section):
+    """What `snakemake export` makes of the experiment's adapters (docs/publishing.md); a run makes nothing of it."""
+
+    methods: list[Name] = Field(
+        default=[],
+        description="The methods whose trained weights are exported; none named: all that can be merged.",
+    )
+    gguf: Literal["f16", "q8_0"] | None = Field(
+        default="f16", description="The type of the matrices in GGUF files; null writes none."
+    )
+
+    @field_validator("methods")
+    @classmethod
+    def _no_twins(cls, values: list) -> list:
+        _refuse_twins(values)
+        return values
+
+
+class Publication(Section):
+    """What `snakemake publish` puts into a repository."""
+
+    what: Literal["dataset", "adapter", "merged", "gguf"] = Field(
+        description="The experiment's rows in their splits, or an arm's adapter, merged model or GGUF file."
+    )
+    arm: Text | None = Field(
+        default=None, description="The arm, as `MODEL/METHOD/seedSEED`; for everything but the dataset."
+    )
+    private: bool = Field(default=True, description="Whether only its owners see the repository.")
+
+    @model_validator(mode="after")
+    def _of_an_arm(self) -> Self:
+        if (self.what == "dataset") == (self.arm is not None):
+            reason = "a dataset is of no arm" if self.arm else f"whose {self.what} it is (MODEL/METHOD/seedSEED)"
+            raise ValueError(f"{'remove' if self.arm else 'give'} arm: {reason}")
+        return self
+
+
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -916,6 +961,12 @@ class Experiment(Section):
         default=None, description="Numbers of training rows to compare; null draws no curve."
     )
     comparison: Comparison = Field(default=Comparison(), description="How the methods are compared.")
+    export: Export = Field(default=Export(), description="Which models `snakemake export` makes.")
+    publish: dict[Text, Publication] = Field(
+        default={},
+        description="What `snakemake publish` puts where (docs/publishing.md), by repository: `hf:OWNER/NAME` or "
+        "`modelscope:OWNER/NAME`.",
+    )
 
     @field_validator("models", "methods", "seeds")
     @classmethod
@@ -933,13 +984,18 @@ class Experiment(Section):
 
 
 class Configuration(Section):
-    """The whole configuration, as the workflow sees it. The first three keys are config.yaml's own."""
+    """The whole configuration, as the workflow sees it. The first four keys are config.yaml's own."""
 
     experiments: list[Name] = Field(min_length=1, description="The experiments that a run makes (config/experiments/).")
     hardware: Name = Field(description="The entry of config/hardware.yaml to run on.")
     tracking: Literal["none", "tensorboard", "mlflow", "trackio", "wandb", "swanlab"] = Field(
         default="none",
         description="Where trainings also send their curves (docs/tracking.md); changing it trains nothing again.",
+    )
+    upload: list[Text] = Field(
+        default=[],
+        description="The repositories that `snakemake publish` uploads to; for all others it lists what it would "
+        "upload. Meant for the command line.",
     )
     datasets: dict[Name, Dataset] = Field(description="The catalogue of datasets, config/datasets.yaml.")
     instructions: dict[Name, InstructionDataset] = Field(
@@ -967,6 +1023,11 @@ class Configuration(Section):
         if chosen.learning_curve is None:
             return []
         return chosen.learning_curve.methods or [name for name in chosen.methods if self.methods[name].learns]
+
+    def exported_methods(self, experiment: str) -> list[str]:
+        """The methods of an experiment whose trained weights `snakemake export` makes models of."""
+        chosen = self.experiment[experiment]
+        return chosen.export.methods or [name for name in chosen.methods if self.methods[name].merges]
 
     def method_before(self, experiment: str) -> str | None:
         """The method of an experiment that asks its models as they are."""
@@ -1286,6 +1347,16 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
     if len(set(configuration.experiments)) < len(configuration.experiments):
         yield _Fault(path=("experiments",), message="an experiment stands twice")
     yield from check(("hardware",), configuration.hardware, configuration.hardware_catalogue, "hardware")
+    offered = [
+        repository
+        for name in configuration.experiments
+        if name in configuration.experiment
+        for repository in configuration.experiment[name].publish
+    ]
+    for number, repository in enumerate(configuration.upload):
+        if repository not in offered:
+            near = _did_you_mean(repository, offered) or "; name it under `publish` in the experiment's file"
+            yield _Fault(path=("upload", number), message=f"no chosen experiment publishes {repository!r}{near}")
     if CLASSICAL in configuration.models:
         message = f"{CLASSICAL!r} is the folder of arms without a language model; rename this one"
         yield _Fault(path=("models", CLASSICAL), message=message)
@@ -1309,10 +1380,56 @@ def _cross_faults(configuration: Configuration, root: Path) -> Iterator[_Fault]:
             for part, file in dataset.files.parts.items():
                 place = ("datasets", experiment.dataset, "files", part, "source")
                 yield from _missing_file(place, file.source, root, folder=False)
+        yield from _publishing_faults(at, configuration, name)
         for model in experiment.models:
             if model in configuration.models:
                 source = configuration.models[model].source
                 yield from _missing_file(("models", model, "source"), source, root, folder=True)
+
+
+def _publishing_faults(at: Path_, configuration: Configuration, name: str) -> Iterator[_Fault]:
+    """Exports that cannot be made, and publications that are of nothing or that no licence allows."""
+    experiment = configuration.experiment[name]
+    trained = [m for m in experiment.methods if m in configuration.methods and configuration.methods[m].trains]
+    for number, method in enumerate(experiment.export.methods):
+        place = (*at, "export", "methods", number)
+        if method not in trained:
+            message = f"{method!r} is no method of this experiment that trains weights{_did_you_mean(method, trained)}"
+            yield _Fault(path=place, message=message)
+        elif not configuration.methods[method].merges:
+            kind = configuration.methods[method].peft["peft_type"]
+            message = f"an adapter of type {kind} cannot be merged, since it changes no weights; remove {method!r}"
+            yield _Fault(path=place, message=message)
+    arms = [f"{m}/{method}/seed{seed}" for m in experiment.models for method in trained for seed in experiment.seeds]
+    catalogue, entries = (
+        ("instructions", configuration.instructions)
+        if experiment.task == "instruction"
+        else ("datasets", configuration.datasets)
+    )
+    for repository, publication in experiment.publish.items():
+        place = (*at, "publish", repository)
+        if not re.fullmatch(REPOSITORY, repository):
+            yield _Fault(path=place, message="is no repository; write hf:OWNER/NAME or modelscope:OWNER/NAME")
+        if publication.arm and publication.arm not in arms:
+            near = _did_you_mean(publication.arm, arms) or f"; there are {', '.join(arms[:3]) or 'none'}"
+            yield _Fault(path=(*place, "arm"), message=f"the experiment has no trained arm {publication.arm!r}{near}")
+        elif publication.what in ("merged", "gguf") and publication.arm:
+            method = publication.arm.split("/")[1]
+            if not configuration.methods[method].merges:
+                message = (
+                    f"the adapter of {method!r} cannot be merged, since it changes no weights; publish the adapter"
+                )
+                yield _Fault(path=(*place, "what"), message=message)
+        licensed = [(catalogue, experiment.dataset, entries)]
+        if publication.arm:
+            licensed.append(("models", publication.arm.split("/")[0], configuration.models))
+        for section, entry, known in licensed:
+            if entry in known and not is_licence(known[entry].license):
+                message = (
+                    f"{known[entry].license!r} is no licence that says what others may do, so {repository} cannot be "
+                    "published; write an SPDX identifier (LicenseRef-NAME for terms of your own)"
+                )
+                yield _Fault(path=(section, entry, "license"), message=message)
 
 
 # The keys of an experiment that only one task reads; with the other, they have to be as they are by default.

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +87,14 @@ def answer_test(
     settings: Mapping[str, Any],
     meter: Meter,
     outputs: argparse.Namespace,
+    limit: int | None = None,
     **facts: Any,
 ) -> None:
-    """Answer the rows of the file `test` and write what every evaluation writes.
+    """Answer the rows of the file `test`, or the first `limit` of them, and write what every evaluation writes.
 
     `outputs` has the paths `predictions`, `metrics` and `resources`; `facts` are further entries of metrics.json.
     """
-    rows = list(read_jsonl(test))
+    rows = list(islice(read_jsonl(test), limit))
     with meter.phase("evaluate"):
         predictions, metrics = evaluate(asker, rows, settings["evaluation"], settings["arm"])
     write_jsonl(outputs.predictions, predictions)

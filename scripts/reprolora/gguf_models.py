@@ -10,14 +10,11 @@ Transformers reads the weights out of the GGUF file, dequantized. What it does n
   model was trained on. A name that neither Transformers nor this module knows is refused.
 """
 
-import errno
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from reprolora.errors import UserError
+from reprolora.model_files import save_model
 
 PRE_TOKENIZER_KEY = "tokenizer.ggml.pre"
 PLAIN_GPT2 = ("gpt-2", "gpt2")
@@ -29,6 +26,19 @@ PROBES = (
 
 def convert_gguf(gguf: Path, folder: Path, where: str) -> dict[str, Any]:
     """Write the model in `gguf` to `folder`; returns what the manifest should say about it."""
+    model, tokenizer = read_gguf(gguf, where)
+    save_model(model, tokenizer, folder)
+    _verify(model, tokenizer, folder)
+    metadata = _read_metadata(gguf)
+    return {"tensor_types": metadata["tensor_types"], "pre_tokenizer": metadata[PRE_TOKENIZER_KEY]}
+
+
+def read_gguf(gguf: Path, where: str) -> tuple[Any, Any]:
+    """The model in a GGUF file, in float32 and with nothing left of its quantization, and its tokenizer.
+
+    Raises:
+        UserError: Transformers cannot read the file, or not its tokenizer; it names `where`.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -40,16 +50,10 @@ def convert_gguf(gguf: Path, folder: Path, where: str) -> dict[str, Any]:
         )
     except (ValueError, KeyError, OSError) as error:
         raise UserError(f"{where}: Transformers cannot read this GGUF file ({error}); use another model") from error
-    _mend_pre_tokenizer(tokenizer, metadata.get(PRE_TOKENIZER_KEY), where)
+    _mend_pre_tokenizer(tokenizer, metadata[PRE_TOKENIZER_KEY], where)
     tokenizer.model_max_length = model.config.max_position_embeddings
     _drop_quantization_mark(model)
-    with _full_disk_as_oserror():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    for weights in folder.glob("*.safetensors"):  # written as readable by the owner alone
-        weights.chmod((folder / "config.json").stat().st_mode)
-    _verify(model, tokenizer, folder)
-    return {"tensor_types": metadata["tensor_types"], "pre_tokenizer": metadata.get(PRE_TOKENIZER_KEY)}
+    return model, tokenizer
 
 
 def _read_metadata(gguf: Path) -> dict[str, Any]:
@@ -75,7 +79,14 @@ def _mend_pre_tokenizer(tokenizer: Any, named: str | None, where: str) -> None:
             f"{where}: Transformers does not know this GGUF file's pre-tokenizer {named!r} and would cut texts into "
             "other tokens than the model learned; use the model's safetensors instead"
         )
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer.backend_tokenizer.pre_tokenizer = smollm_pre_tokenizer()
+
+
+def smollm_pre_tokenizer() -> Any:
+    """The rules that GGUF calls `smollm`."""
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
 
@@ -85,17 +96,6 @@ def _drop_quantization_mark(model: Any) -> None:
     model.is_quantized = False
     model.hf_quantizer = None
     model.quantization_method = None
-
-
-@contextmanager
-def _full_disk_as_oserror() -> Iterator[None]:
-    """The safetensors and tokenizers libraries tell of a full disk only in the text of exceptions of their own."""
-    try:
-        yield
-    except Exception as error:
-        if f"os error {errno.ENOSPC}" in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-        raise
 
 
 def _verify(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from reprolora.errors import UserError
 from reprolora.files import sha256_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo, ModelInfo
 
 RepositoryKind = Literal["model", "dataset"]
 
@@ -58,15 +61,7 @@ class HuggingFace:
             information = HfApi().repo_info(
                 self.repository, revision=self.revision, repo_type=self.kind, files_metadata=True
             )
-        return {
-            entry.rfilename: HubFile(
-                entry.rfilename,
-                entry.size,
-                entry.lfs.sha256 if entry.lfs else None,
-                None if entry.lfs else entry.blob_id,
-            )
-            for entry in information.siblings
-        }
+        return files_told(information)
 
     def download(self, file: HubFile, folder: Path) -> Path:
         from huggingface_hub import hf_hub_download
@@ -101,12 +96,25 @@ class HuggingFace:
         except (errors.HTTPError, OSError) as error:
             _pass_on_full_disk(error)
             raise UserError(
-                f"{self}: the download from {constants.ENDPOINT} broke off ({_reason(error)}); "
+                f"{self}: the download from {constants.ENDPOINT} broke off ({innermost_reason(error)}); "
                 "check the network and HF_ENDPOINT, then run again"
             ) from error
 
     def __str__(self) -> str:
         return f"hf:{self.repository}@{self.revision}"
+
+
+def files_told(information: "ModelInfo | DatasetInfo") -> dict[str, HubFile]:
+    """The files that the Hugging Face Hub's description of a repository lists."""
+    return {
+        entry.rfilename: HubFile(
+            entry.rfilename,
+            entry.size,
+            entry.lfs.sha256 if entry.lfs else None,
+            None if entry.lfs else entry.blob_id,
+        )
+        for entry in information.siblings
+    }
 
 
 @dataclass(frozen=True)
@@ -165,8 +173,8 @@ class ModelScope:
         except (errors.HubError, OSError) as error:
             _pass_on_full_disk(error)
             raise UserError(
-                f"{self}: the download broke off ({_reason(error)}); check the network and MODELSCOPE_ENDPOINT, "
-                "then run again"
+                f"{self}: the download broke off ({innermost_reason(error)}); check the network and "
+                "MODELSCOPE_ENDPOINT, then run again"
             ) from error
 
     def __str__(self) -> str:
@@ -195,7 +203,7 @@ def _pass_on_full_disk(error: BaseException) -> None:
         raise error
 
 
-def _reason(error: BaseException) -> str:
+def innermost_reason(error: BaseException) -> str:
     """The innermost cause in a few words; the clients wrap it in advice of their own, some of it in Chinese."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__

@@ -36,8 +36,14 @@ class InstructionAsker(ModelAsker):
         return self.engine.completion_log_probabilities(self.model, prompts, completions, **self.options)
 
 
-def answer_test(asker: InstructionAsker, settings: Mapping[str, Any], meter: Meter, args: argparse.Namespace) -> None:
-    """Answer the test rows and write what the evaluation of an arm writes.
+def answer_test(
+    asker: InstructionAsker,
+    settings: Mapping[str, Any],
+    meter: Meter,
+    args: argparse.Namespace,
+    limit: int | None = None,
+) -> None:
+    """Answer the test rows, or the first `limit` of them, and write what the evaluation of an arm writes.
 
     `args` has the paths `train`, `validation` and `test` to read, `predictions`, `metrics` and `resources` to write.
 
@@ -46,7 +52,9 @@ def answer_test(asker: InstructionAsker, settings: Mapping[str, Any], meter: Met
     """
     rows, asked = list(read_jsonl(args.test)), settings["answers"]
     others = read_jsonl(args.validation), read_jsonl(args.train)
-    distractors = draw_distractors(rows, others, asked["distractors"], asked["choice_seed"])
+    # Drawn for all rows, so that a row has the same ones whatever the limit.
+    distractors = draw_distractors(rows, others, asked["distractors"], asked["choice_seed"])[:limit]
+    rows = rows[:limit]
     check_lengths(asker, rows, distractors, asked["max_new_tokens"])
     with meter.phase("evaluate"):
         predictions = predict(asker, rows, distractors, asked["max_new_tokens"])

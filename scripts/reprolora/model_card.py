@@ -8,6 +8,7 @@ import jinja2
 from huggingface_hub import EvalResult, ModelCardData
 
 from reprolora.arms import method_name
+from reprolora.licences import card_licence
 from reprolora.sources import parse_source
 
 # The measures of a card, by their names on the hub; the last ones have no interval.
@@ -17,7 +18,6 @@ MEASURES = {
     "weighted_f1": "Weighted F1",
     "invalid_rate": "INVALID answers",
 }
-LICENSES = ("apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "gemma", "llama3", "llama3.1", "llama3.2")
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,7 @@ def card_data(
     """The card's metadata as the hub reads it: what PEFT says of an adapter, and the scores as a model index."""
     arm, model, dataset = training["arm"], settings["model"], settings["dataset"]
     source = parse_source(model["source"])
-    license_ = model["license"].lower()
     peft = training["settings"]["method"]["peft"]
-    is_known = license_ in LICENSES
     results = [
         EvalResult(
             task_type=task,
@@ -114,8 +112,7 @@ def card_data(
         base_model=source.name if source.kind == "hf" else None,
         library_name="peft" if peft else "transformers",
         pipeline_tag="text-generation",
-        license=license_ if is_known else "other",
-        license_name=None if is_known else model["license"],
+        **card_licence(model["license"]),
         tags=sorted({peft["peft_type"].lower() if peft else "full-fine-tuning", "transformers", task}),
         model_name=f"{arm['experiment']}-{arm['model']}-{arm['method']}-seed{arm['seed']}",
         eval_results=results,

@@ -1,7 +1,10 @@
 """The files of a model: which a repository's model consists of, whether a folder is a whole model, its manifest."""
 
+import errno
 import json
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from reprolora.files import sha256_of, write_json
 
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
+GGUF_FILE = "model.gguf"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 # What Transformers reads beside the weights. No code (*.py), and no second copy of the weights (*.bin, *.gguf,
 # consolidated.safetensors, subfolders).
@@ -106,6 +110,26 @@ def check_small_files(folder: Path, where: str, needs_chat_template: bool) -> No
         )
     if tokenizer.eos_token_id is None:
         raise UserError(f"{where}: the tokenizer has no end-of-sequence token; name one in tokenizer_config.json")
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a Transformers model and its tokenizer to a folder."""
+    with _full_disk_as_oserror():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):  # written as readable by the owner alone
+        weights.chmod((folder / "config.json").stat().st_mode)
+
+
+@contextmanager
+def _full_disk_as_oserror() -> Iterator[None]:
+    """The safetensors and tokenizers libraries tell of a full disk only in the text of exceptions of their own."""
+    try:
+        yield
+    except Exception as error:
+        if f"os error {errno.ENOSPC}" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
 
 
 def write_manifest(folder: Path, origin: dict[str, Any]) -> None:

@@ -14,14 +14,18 @@ from reprolora.configuration import (
     Configuration,
     Dataset,
     Experiment,
+    Export,
     Generator,
     InstructionDataset,
+    Publication,
     Variant,
 )
 from reprolora.errors import UserError
 from reprolora.files import canonical_json, read_json, sha256_of
 from reprolora.sources import parse_source
 
+# So many test rows say whether a GGUF file answers as the model that it was made from.
+GGUF_ROWS = 50
 # Baselines that draw nothing give the same answers whatever the seed, so they run once, under this one.
 BASELINE_SEED = 0
 
@@ -48,6 +52,11 @@ class Arm:
     @property
     def folder(self) -> str:
         return "results/{experiment}/{model}/{method}/seed{seed}".format(**self.wildcards)
+
+    @property
+    def export_folder(self) -> str:
+        """Outside of the results, so that what an experiment made is the same with and without exports."""
+        return f"results/exports/{self}"
 
     def __str__(self) -> str:
         return self.folder.removeprefix("results/")
@@ -343,7 +352,8 @@ def write_report_settings(configuration: Configuration, experiment: str) -> dict
     chosen = configuration.experiment[experiment]
     needed = {arm.model for arm in arms(configuration, experiment)} - {CLASSICAL}
     return {
-        "experiment": {"name": experiment} | chosen.model_dump(exclude={"sweep", "learning_curve"}),
+        "experiment": {"name": experiment}
+        | chosen.model_dump(exclude={"sweep", "learning_curve", "export", "publish"}),
         "dataset": dataset_of(configuration, chosen).model_dump(),
         "models": {name: configuration.models[name].model_dump() for name in sorted(needed)},
         "methods": {name: configuration.methods[name].model_dump() for name in chosen.methods},
@@ -441,6 +451,46 @@ def evaluate_classical_settings(configuration: Configuration, arm: Arm) -> dict[
         "labels": dataset_of(configuration, configuration.experiment[arm.experiment]).labels,
         "baseline": configuration.methods[arm.method].baseline,
     }
+
+
+def merge_adapter_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    return {"arm": arm_settings(configuration, arm)}
+
+
+def export_gguf_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    type_ = configuration.experiment[arm.experiment].export.gguf
+    return {"name": str(arm).replace("/", "-"), "type": type_ or Export.model_fields["gguf"].default}
+
+
+def evaluate_export_settings(configuration: Configuration, arm: Arm, format: str) -> dict[str, Any]:
+    export = {"format": format, "rows": GGUF_ROWS if format == "gguf" else None}
+    _, evaluation = stages(configuration, arm)
+    return SETTINGS[evaluation](configuration, arm) | {"export": export}
+
+
+def published_arm(experiment: str, publication: Publication) -> Arm:
+    model, method, seed = publication.arm.split("/")
+    return Arm(experiment, model, method, int(seed.removeprefix("seed")))
+
+
+def publication_settings(configuration: Configuration, experiment: str, repository: str) -> dict[str, Any]:
+    """What describes a publication; whether it is uploaded is for the command line to say."""
+    chosen = configuration.experiment[experiment]
+    publication = chosen.publish[repository]
+    told = {"description", "license", "citation", "url", "labels"}
+    settings = {
+        "repository": repository,
+        "what": publication.what,
+        "private": publication.private,
+        "upload": repository in configuration.upload,
+        "experiment": {"name": experiment} | chosen.model_dump(include={"title", "question"}),
+        "dataset": {"name": chosen.dataset} | dataset_of(configuration, chosen).model_dump(include=told),
+    }
+    if publication.arm:
+        model = published_arm(experiment, publication).model
+        told = {"description", "license", "citation", "source"}
+        settings["model"] = {"name": model} | configuration.models[model].model_dump(include=told)
+    return settings
 
 
 SETTINGS: dict[str, Callable[[Configuration, Arm], dict[str, Any]]] = {

@@ -133,6 +133,8 @@ OF_OTHER_TASK = {
     *(f"experiment.parity.answers.{key}" for key in ("max_new_tokens", "distractors", "choice_seed", "batch_tokens")),
     "experiment.parity.answers.judge",
 }
+# What is made only when it is asked for, so that no key of it makes a run do anything.
+PUBLISHED = {"experiment": {"parity": {"publish": {"hf:me/numbers": {"what": "dataset"}}}}}
 # For every key of the experiment and of the entries that it uses: another value, and the jobs that then run.
 # (A value that stands alone is the key's; a mapping with an override's keys changes what else it takes to be valid.)
 LEAVES = {
@@ -286,6 +288,10 @@ LEAVES = {
         {"experiment": {"parity": {"learning_curve": {"methods": ["tfidf"], "rows": [10]}}}},
         REPORT | dict.fromkeys(("draw_rows", "evaluate_classical", "plot_learning_curve"), 1),
     ),
+    "experiment.parity.export.methods": (["lora"], NOTHING),
+    "experiment.parity.export.gguf": ("q8_0", NOTHING),
+    "experiment.parity.publish": (PUBLISHED, NOTHING),
+    "upload": (PUBLISHED | {"upload": ["hf:me/numbers"]}, NOTHING),
     "experiment.parity.comparison.margin": (0.02, after("compare_methods")),
 }
 # The rules whose scripts import a module, themselves or through others.
@@ -321,6 +327,7 @@ MODULES = {
     "audit": ("audit_splits",),
     "bibliography": ("write_report",),
     "bootstrap": ("summarize_metrics", *COMPARING),
+    "changes": (),  # exports are made when asked for
     "chat_endpoint": (),
     "choices": (),
     "chunks": (),
@@ -343,10 +350,12 @@ MODULES = {
     "errors": EVERY,
     "evaluation": ASKING,
     "examples": ("evaluate_prompted",),
+    "exports": (),
     "failures": ASKING,
     "fetching": ("fetch_model",),
     "figures": FIGURES,
     "files": EVERY,
+    "gguf_export": (),
     "gguf_models": ("fetch_model",),
     "heading_questions": (),
     "hubs": ("fetch_model",),
@@ -357,11 +366,13 @@ MODULES = {
     "judging": (),
     "labels": (*ASKING, "evaluate_classical", *COLLECTING, "write_model_card", "plot_audit"),
     "leakage": ("audit_splits",),
+    "licences": ("write_model_card",),
     "learning_curve": (),  # there is none
     "loading": ("evaluate_prompted", "evaluate_adapter"),
     "local_questions": (),
     "measure": ASKING,
     "memory": (*ASKING, "evaluate_classical"),
+    "merging": (),
     "method_section": ("write_report",),
     "metrics": (
         *(*ASKING, "evaluate_classical"),
@@ -378,6 +389,7 @@ MODULES = {
     "plan": (),
     "precision": ENCODING,
     "prompts": ENCODING,
+    "publications": (),
     "raw_files": ("prepare_dataset",),
     "readback": ASKING,
     "report": ("write_report",),
@@ -395,6 +407,7 @@ MODULES = {
     "token_counts": ("inspect_prompts",),
     "tfidf": ("evaluate_classical", "audit_splits"),
     "tracking": ("train_adapter",),
+    "uploading": (),
     "training": ("train_adapter",),
     "writing": (),
 }
@@ -408,6 +421,8 @@ TEMPLATES = {
         for name in ("report", "page", "_macros", "_audit", "_errors", *SHARED_SECTIONS)
     },
     "templates/answers_report.html.jinja": (),
+    "templates/published_dataset.md.jinja": (),
+    "templates/published_model.md.jinja": (),
     "templates/review.html.jinja": (),
 }
 
