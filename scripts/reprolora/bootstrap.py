@@ -141,6 +141,12 @@ def mean_estimates(measure: Measure, seeds: np.ndarray) -> Estimates:
     return _widened(low, high, measure.draws.mean(axis=1), error, uncertain)
 
 
+def pooled_estimates(runs: Sequence[Run], groups: Sequence[Sequence[int]]) -> dict[str, Estimates]:
+    """For each measure the estimates of groups of runs, each a method's seeds (`pool_seeds`)."""
+    scores = pool_seeds(score_runs(runs), groups)
+    return {name: mean_estimates(measure, scores.seeds) for name, measure in scores.measures.items()}
+
+
 def difference_estimates(measure: Measure, seeds: np.ndarray, first: np.ndarray, second: np.ndarray) -> Estimates:
     """The estimates of the differences first - second, of pairs of contenders."""
     low, high, error, center = np.empty((4, len(first)))
