@@ -425,6 +425,17 @@ def test_batches_are_a_permutation_that_seed_and_epoch_decide():
     assert sum(spread) / len(spread) < 10  # of 85 between the shortest and the longest row
 
 
+def test_few_rows_make_other_batches_in_every_epoch():
+    sampler = LengthGroupedBatches(list(range(64)), 4, seed=1)
+    epochs = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        rows = list(sampler)
+        epochs.append({frozenset(rows[start : start + 4]) for start in range(0, 64, 4)})
+    # Sorted as a whole, these rows of 64 lengths would be the same sixteen batches each time.
+    assert len(epochs[0] & epochs[1]) < 4
+
+
 def test_token_batches_hold_every_row_within_the_budget():
     lengths = [3, 50, 7, 7, 20, 1]
     batches = token_batches(lengths, 40)

@@ -13,11 +13,12 @@ IGNORED = -100  # the label that a cross-entropy leaves out
 class LengthGroupedBatches:
     """Batches of rows of similar length, in an order that the seed and the epoch alone decide.
 
-    The rows are shuffled, cut into pools of `POOL` batches, sorted by length within a pool, cut into batches, and the
-    batches shuffled: little padding, and still another composition of batches in every epoch.
+    The rows are shuffled, cut into pools, sorted by length within a pool, cut into batches, and the batches shuffled:
+    little padding, and still other batches in every epoch. A pool has at most `LARGEST_POOL` batches, and at most a
+    quarter of all, since rows that are sorted as a whole always have the same neighbours.
     """
 
-    POOL = 32
+    LARGEST_POOL = 32
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
         self.lengths, self.batch_size, self.seed, self.epoch = lengths, batch_size, seed, 0
@@ -31,7 +32,7 @@ class LengthGroupedBatches:
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        pool = self.POOL * self.batch_size
+        pool = self.batch_size * max(1, min(self.LARGEST_POOL, len(order) // (4 * self.batch_size)))
         batches = []
         for start in range(0, len(order), pool):
             rows = sorted(order[start : start + pool], key=lambda row: (self.lengths[row], row))
