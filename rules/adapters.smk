@@ -98,6 +98,7 @@ rule write_model_card:
     log:
         "results/logs/write_model_card/{experiment}/{model}/{method}/seed{seed}.log",
     wildcard_constraints:
+        experiment=any_of(LABEL_EXPERIMENTS),
         method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT
@@ -106,6 +107,33 @@ rule write_model_card:
     params:
         code=code_of("write_model_card"),
         settings=write_model_card_settings,
+    message:
+        "Writing the model card of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --training {input.training:q}"
+        " --metrics {input.metrics:q} --template {input.template:q} --output {output:q}"
+
+
+rule write_answers_card:
+    input:
+        script=script_file("write_answers_card"),
+        template=library_file("templates/model_card.md.jinja"),
+        training=rules.train_adapter.output.training,
+        metrics=metrics_of_adapter,
+    output:
+        "results/{experiment}/{model}/{method}/seed{seed}/adapter/README.md",
+    log:
+        "results/logs/write_answers_card/{experiment}/{model}/{method}/seed{seed}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+        method=methods_and_variants("train_adapter"),
+    conda:
+        TRAINING_ENVIRONMENT
+    resources:
+        mem_mb=500,
+    params:
+        code=code_of("write_answers_card"),
+        settings=write_answers_card_settings,
     message:
         "Writing the model card of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:

@@ -52,6 +52,7 @@ def load():
 
 CONFIGURATION = load()
 EXPERIMENTS = {name: CONFIGURATION.experiment[name] for name in CONFIGURATION.experiments}
+LABEL_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "classification"]
 INSTRUCTION_EXPERIMENTS = [name for name, experiment in EXPERIMENTS.items() if experiment.task == "instruction"]
 JUDGED_EXPERIMENTS = [name for name in INSTRUCTION_EXPERIMENTS if EXPERIMENTS[name].answers.judge]
 ARMS = {name: plan.arms(CONFIGURATION, name) for name in EXPERIMENTS}
@@ -63,7 +64,14 @@ FAILURES = {arm: failure for arm in ALL_ARMS if (failure := plan.failure(CONFIGU
 FAILED_SWEEPS = plan.failed_sweeps(chain(*ARMS.values()), chain(*CANDIDATES.values()), FAILURES)
 FAILURES |= {arm: FAILURES[candidate] for arm, candidate in FAILED_SWEEPS.items()}
 TRAINING_ENVIRONMENT = f"../envs/train-{CONFIGURATION.machine.accelerator}.yaml"
-TABLE_RULES = ("summarize_metrics", "write_main_table", "compare_methods", "summarize_resources", "analyze_errors")
+# The rules that make the report of an experiment, the cards of its adapters, and those of its tables that another task
+# has not or makes otherwise.
+REPORT_RULES = {"classification": "write_report", "instruction": "write_answers_report"}
+CARD_RULES = {"classification": "write_model_card", "instruction": "write_answers_card"}
+TABLE_RULES = {
+    "classification": ("summarize_metrics", "compare_methods", "analyze_errors"),
+    "instruction": ("summarize_answers", "compare_answers", "list_answers"),
+}
 GPUS_PER_JOB = 0 if CONFIGURATION.machine.accelerator == "cpu" else 1
 
 # Jobs write everything they say to their log; the terminal gets the last line of one that failed, which says why.
@@ -113,6 +121,12 @@ wildcard_constraints:
 def script_file(name):
     """A script, as an input of its rule."""
     return str(PROJECT / "scripts" / f"{name}.py")
+
+
+def shared_templates(*others):
+    """The templates that every report is made with, and others, as inputs."""
+    sections = ["_macros", "_sweep", "_resources", "_arms", "_settings", "_method", "_reproducibility"]
+    return [library_file(f"templates/{name}.html.jinja") for name in ("page", *sections, *others)]
 
 
 def library_file(name):
@@ -235,10 +249,22 @@ def metrics_of_curve(wildcards):
     return [f"{a.folder}/metrics.json" for a in [*CURVE_POINTS[wildcards.experiment], *whole] if a not in FAILURES]
 
 
+def table_rules(experiment):
+    """The rules that make an experiment's tables."""
+    judged = ["judge_answers"] if experiment in JUDGED_EXPERIMENTS else []
+    return [*TABLE_RULES[EXPERIMENTS[experiment].task], *judged, "write_main_table", "summarize_resources"]
+
+
 def figure_rules(experiment):
     """The rules whose figures have something to show."""
-    shown = {"plot_accuracy": True, "plot_confusion": bool(running_arms(experiment))}
-    shown |= dict.fromkeys(["plot_training", "plot_resources"], bool(running_arms(experiment, "train_adapter")))
+    trained = bool(running_arms(experiment, "train_adapter"))
+    shown = dict.fromkeys(["plot_training", "plot_resources"], trained)
+    if experiment in INSTRUCTION_EXPERIMENTS:
+        running = {(arm.model, CONFIGURATION.methods[arm.method].trains) for arm in running_arms(experiment)}
+        shown["plot_answers"] = bool(running)
+        shown["plot_changes"] = any((model, False) in running for model, trains in running if trains)
+        return [name for name, something in shown.items() if something]
+    shown |= {"plot_accuracy": True, "plot_confusion": bool(running_arms(experiment))}
     # Without a model's probabilities, there would only be those of the baselines.
     probable = "likelihood" in EXPERIMENTS[experiment].evaluation.modes and bool(models_asked(experiment))
     shown |= {"plot_audit": True, "plot_calibration": probable}
@@ -254,13 +280,19 @@ def figures(wildcards):
 
 def tables(wildcards):
     """The experiment's tables."""
-    return [file for name in TABLE_RULES for file in expand(getattr(rules, name).output, **wildcards)]
+    names = table_rules(wildcards.experiment)
+    return [file for name in names for file in expand(getattr(rules, name).output, **wildcards)]
+
+
+def judge_table(wildcards):
+    """The experiment's table of judgements, where a model judges its answers."""
+    return [rules.judge_answers.output.table] if wildcards.experiment in JUDGED_EXPERIMENTS else []
 
 
 def model_cards(wildcards):
     """The card beside the adapter of every trained arm."""
-    arms = trained_arms(wildcards.experiment)
-    return [file for arm in arms for file in expand(rules.write_model_card.output, **arm.wildcards)]
+    card = getattr(rules, CARD_RULES[EXPERIMENTS[wildcards.experiment].task])
+    return [file for arm in trained_arms(wildcards.experiment) for file in expand(card.output, **arm.wildcards)]
 
 
 def folders_of_arms(wildcards):
@@ -557,6 +589,10 @@ def write_model_card_settings(wildcards):
     return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
+def write_answers_card_settings(wildcards):
+    return canonical_json(plan.write_answers_card_settings(CONFIGURATION, arm_of(wildcards)))
+
+
 def action_on_diagnosis(wildcards):
     return Untracked(EXPERIMENTS[wildcards.experiment].diagnosis.action)
 
@@ -593,14 +629,8 @@ def final_outputs():
     (Snakemake does not miss a deleted file that nothing asks for. Asking for all files of all arms would be slow.)
     """
     files = []
-    for experiment in INSTRUCTION_EXPERIMENTS:
-        seed = EXPERIMENTS[experiment].split.seed
-        files += expand(rules.split_instructions.output, experiment=experiment, split_seed=seed)
-        files += expand(rules.inspect_instructions.output, experiment=experiment, model=models_asked(experiment))
-        files += [f"{arm.folder}/metrics.json" for arm in running_arms(experiment)]
-    files += expand(rules.judge_answers.output, experiment=JUDGED_EXPERIMENTS)
-    for experiment in [name for name in EXPERIMENTS if name not in INSTRUCTION_EXPERIMENTS]:
-        for name in ("write_report", "write_crate", *TABLE_RULES, *figure_rules(experiment)):
+    for experiment, chosen in EXPERIMENTS.items():
+        for name in (REPORT_RULES[chosen.task], "write_crate", *table_rules(experiment), *figure_rules(experiment)):
             files += expand(getattr(rules, name).output, experiment=experiment)
         # By itself: Snakemake does not start a checkpoint for a job whose outputs are there.
         if CANDIDATES[experiment]:
@@ -610,7 +640,7 @@ def final_outputs():
         last = "training.json" if stages == ("train_adapter",) else "metrics.json"
         if arm not in FAILURES and Path(arm.folder, last).exists():
             if "train_adapter" in stages and not arm.variant:
-                stages += ("write_model_card",)
+                stages += (CARD_RULES[EXPERIMENTS[arm.experiment].task],)
             made = [file for stage in stages for file in expand(getattr(rules, stage).output, **arm.wildcards)]
             files += [file for file in made if not Path(file).exists()]
     return files

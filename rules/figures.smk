@@ -195,3 +195,66 @@ rule plot_learning_curve:
     shell:
         "logged {log:q} python {input.script:q} --metrics {input.metrics:q} --split {input.split:q} --png {output.png:q}"
         " --svg {output.svg:q} --csv {output.csv:q}"
+
+
+rule plot_answers:
+    input:
+        script=script_file("plot_answers"),
+        metrics="results/{experiment}/tables/metrics.csv",
+        pooled="results/{experiment}/tables/metrics_pooled.csv",
+    output:
+        png="results/{experiment}/figures/answers.png",
+        svg=report(
+            "results/{experiment}/figures/answers.svg",
+            caption="../report/answers.rst",
+            category="{experiment}",
+            labels={"what": "Domain accuracy and answers", "kind": "figure"},
+        ),
+        csv="results/{experiment}/figures/answers.csv",
+    log:
+        "results/logs/plot_answers/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("plot_answers"),
+        settings=settings_of("plot_answers", "experiment"),
+    message:
+        "Drawing the scores of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --pooled {input.pooled:q} --png {output.png:q} --svg {output.svg:q} --csv {output.csv:q}"
+
+
+rule plot_changes:
+    input:
+        script=script_file("plot_changes"),
+        metrics=files_of_arms("metrics.json"),
+    output:
+        png="results/{experiment}/figures/changes.png",
+        svg=report(
+            "results/{experiment}/figures/changes.svg",
+            caption="../report/changes.rst",
+            category="{experiment}",
+            labels={"what": "Before and after", "kind": "figure"},
+        ),
+        csv="results/{experiment}/figures/changes.csv",
+    log:
+        "results/logs/plot_changes/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("plot_changes"),
+        settings=settings_of("plot_changes", "experiment"),
+    message:
+        "Drawing what fine-tuning changed in {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --png {output.png:q} --svg {output.svg:q} --csv {output.csv:q}"

@@ -8,6 +8,8 @@ rule summarize_metrics:
         pooled="results/{experiment}/tables/metrics_pooled.csv",
     log:
         "results/logs/summarize_metrics/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(LABEL_EXPERIMENTS),
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -50,6 +52,8 @@ rule compare_methods:
         "results/{experiment}/tables/comparison.csv",
     log:
         "results/logs/compare_methods/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(LABEL_EXPERIMENTS),
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -98,6 +102,8 @@ rule analyze_errors:
         calibration="results/{experiment}/tables/calibration.csv",
     log:
         "results/logs/analyze_errors/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(LABEL_EXPERIMENTS),
     conda:
         "../envs/analysis.yaml"
     resources:
@@ -110,3 +116,77 @@ rule analyze_errors:
         "logged {log:q} python {input.script:q} --metrics {input.metrics:q}"
         " --mistakes {output.mistakes:q} --disagreements {output.disagreements:q} --breakdown {output.breakdown:q}"
         " --calibration {output.calibration:q}"
+
+
+rule summarize_answers:
+    input:
+        script=script_file("summarize_answers"),
+        metrics=files_of_arms("metrics.json"),
+        failures=failures_of_arms,
+    output:
+        arms="results/{experiment}/tables/metrics.csv",
+        pooled="results/{experiment}/tables/metrics_pooled.csv",
+    log:
+        "results/logs/summarize_answers/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("summarize_answers"),
+        settings=settings_of("summarize_answers", "experiment"),
+    message:
+        "Collecting the scores of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --failures {input.failures:q} --output {output.arms:q} --pooled {output.pooled:q}"
+
+
+rule compare_answers:
+    input:
+        script=script_file("compare_answers"),
+        metrics=files_of_arms("metrics.json"),
+    output:
+        "results/{experiment}/tables/comparison.csv",
+    log:
+        "results/logs/compare_answers/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("compare_answers"),
+        settings=settings_of("compare_answers", "experiment"),
+    message:
+        "Comparing the methods of {wildcards.experiment}"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --output {output:q}"
+
+
+rule list_answers:
+    input:
+        script=script_file("list_answers"),
+        metrics=files_of_arms("metrics.json"),
+    output:
+        "results/{experiment}/tables/answers.csv",
+    log:
+        "results/logs/list_answers/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(INSTRUCTION_EXPERIMENTS),
+    conda:
+        "../envs/analysis.yaml"
+    resources:
+        mem_mb=1000,
+    params:
+        code=code_of("list_answers"),
+        settings=settings_of("list_answers", "experiment"),
+    message:
+        "Putting the answers of {wildcards.experiment} side by side"
+    shell:
+        "logged {log:q} python {input.script:q} --settings {params.settings:q} --metrics {input.metrics:q}"
+        " --output {output:q}"

@@ -16,7 +16,7 @@ import pandas as pd
 from reprolora.arms import read_all_runs
 from reprolora.errors import run_script
 from reprolora.files import write_text
-from reprolora.statistics import COLUMNS, compare_runs
+from reprolora.statistics import columns, compare_runs
 
 
 def parse_args() -> argparse.Namespace:
@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     runs = read_all_runs(args.metrics)
-    table = compare_runs(runs, **args.settings) if runs else pd.DataFrame(columns=COLUMNS)
+    table = compare_runs(runs, **args.settings) if runs else pd.DataFrame(columns=columns(["accuracy", "macro_f1"]))
     write_text(args.output, table.to_csv(index=False, lineterminator="\n"))
 
 

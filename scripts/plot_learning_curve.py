@@ -1,13 +1,14 @@
 """Draw accuracy and macro-F1 over the number of training rows, with their 95 % intervals.
 
-Reads the metrics.json of the curve's points and of the arms on all training rows, and the split's summary.json, which
-says how many those are. Writes the figure as PNG and SVG, and the numbers that are drawn as CSV.
+Reads the metrics.json of the curve's points and of the arms on all training rows, the predictions.jsonl beside each,
+and the split's summary.json, which says how many rows are all. Writes the figure as PNG and SVG, and the numbers that
+are drawn as CSV.
 """
 
 import argparse
 from pathlib import Path
 
-from reprolora.arms import read_arms
+from reprolora.arms import read_all_runs, read_arms
 from reprolora.errors import run_script
 from reprolora.figures import save, save_table
 from reprolora.files import read_json
@@ -26,7 +27,9 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    table = learning_curve_table(read_arms(args.metrics), read_json(args.split)["rows"]["train"])
+    table = learning_curve_table(
+        read_arms(args.metrics), read_all_runs(args.metrics), read_json(args.split)["rows"]["train"]
+    )
     save_table(table, args.csv)
     save(draw_learning_curve(table), args.png, args.svg)
 

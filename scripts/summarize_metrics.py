@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from reprolora.arms import CONTENDER, KEY, Run, group_runs, read_all_runs, read_arms
-from reprolora.bootstrap import mean_estimates, pool_seeds, score_runs
+from reprolora.bootstrap import pooled_estimates
 from reprolora.errors import run_script
 from reprolora.files import write_text
 from reprolora.metrics import DIGITS
@@ -91,9 +91,7 @@ def pooled_table(table: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
     chosen = [run for run in runs if (run.model, run.method, run.mode) in several]
     members = group_runs(chosen)
     if members:
-        scores = pool_seeds(score_runs(chosen), list(members.values()))
-        for measure in MEASURES:
-            estimates = mean_estimates(getattr(scores, measure), scores.seeds)
+        for measure, estimates in pooled_estimates(chosen, list(members.values())).items():
             for end in ("low", "high"):
                 pooled.loc[list(members), f"{measure}_{end}"] = getattr(estimates, end).clip(0, 1).round(DIGITS)
     return pooled.reset_index()[POOLED_COLUMNS]

@@ -13,6 +13,17 @@ from reprolora.arms import ALL_SEEDS, arm_names, read_table
 from reprolora.errors import run_script
 from reprolora.files import write_text
 
+# The scores that a table of either task may have: heading, factor and digits.
+MEASURES = {
+    "accuracy": ("Accuracy (%)", 100, 1),
+    "macro_f1": ("Macro-F1 (%)", 100, 1),
+    "domain_accuracy": ("Domain accuracy (%)", 100, 1),
+    "token_f1": ("Token F1 (%)", 100, 1),
+    "rouge_l": ("ROUGE-L (%)", 100, 1),
+    "chrf": ("chrF (%)", 100, 1),
+    "loss": ("Loss", 1, 3),
+}
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -28,14 +39,24 @@ def main_table(pooled: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame({"Method": arm_names(pooled.assign(seed=ALL_SEEDS))})
     if several.any():
         table["Seeds"] = pooled["seeds"].astype(str)
-    for measure, name in (("accuracy", "Accuracy (%)"), ("macro_f1", "Macro-F1 (%)")):
-        parts = [pooled[f"{measure}{part}"] * 100 for part in ("", "_sd", "_low", "_high")]
-        table[name] = [
-            f"{mean:.1f}{f' ± {sd:.1f}' if has_sd else ''} [{low:.1f}, {high:.1f}]"
-            for has_sd, mean, sd, low, high in zip(several, *parts, strict=True)
-        ]
-    table["INVALID (%)"] = [f"{rate * 100:.1f}" for rate in pooled["invalid_rate"]]
+    for measure, (name, factor, digits) in MEASURES.items():
+        if measure in pooled:
+            parts = [pooled[f"{measure}{part}"] * factor for part in ("", "_sd", "_low", "_high")]
+            table[name] = [
+                _cell(mean, sd if has_sd else None, low, high, digits)
+                for has_sd, mean, sd, low, high in zip(several, *parts, strict=True)
+            ]
+    if "invalid_rate" in pooled:
+        table["INVALID (%)"] = [f"{rate * 100:.1f}" for rate in pooled["invalid_rate"]]
     return table
+
+
+def _cell(mean: float, sd: float | None, low: float, high: float, digits: int) -> str:
+    """A mean with its interval; a score or an interval that could not be had is a dash."""
+    if pd.isna(mean):
+        return "-"
+    spread = "" if sd is None else f" ± {sd:.{digits}f}"
+    return f"{mean:.{digits}f}{spread} " + ("[-]" if pd.isna(low) else f"[{low:.{digits}f}, {high:.{digits}f}]")
 
 
 def note(pooled: pd.DataFrame) -> str:
@@ -44,9 +65,14 @@ def note(pooled: pd.DataFrame) -> str:
         return "Every arm failed."
     first = pooled.iloc[0]
     mean = "mean ± standard deviation over training seeds " if pooled["seeds"].gt(1).any() else ""
-    return (
+    text = (
         f"Scores on {first['n']:,} {first['split']} rows: {mean}[95 % interval]. Seed of the split: "
-        f"{first['split_seed']}. An answer that is no label is INVALID and counts as wrong."
+        f"{first['split_seed']}."
+    )
+    if "invalid_rate" in pooled:
+        return f"{text} An answer that is no label is INVALID and counts as wrong."
+    return (
+        f"{text} Domain accuracy is of {first['n_choices']:,} of them; the loss is in nats per token of the references."
     )
 
 

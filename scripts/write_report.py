@@ -48,7 +48,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    sources = report.Sources(
+    sources = report.LabelSources(
         metrics_table=args.metrics_table,
         pooled_table=args.pooled_table,
         main_table=args.main_table,

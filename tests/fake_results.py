@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,11 +215,12 @@ def _train(rng, results, home, arm, fake) -> None:
     }
     settings = {
         "arm": arm,
-        "labels": results.settings["dataset"]["labels"],
         "prompt": results.settings["experiment"]["prompt"],
         "training": results.settings["experiment"]["training"],
         "method": {key: results.settings["methods"][arm["method"]][key] for key in ("peft", "quantization")},
     }
+    if "labels" in results.settings["dataset"]:
+        settings["labels"] = results.settings["dataset"]["labels"]
     write_json(
         home / "training.json",
         {
@@ -448,3 +450,223 @@ def _audit(results, splits, test) -> None:
             writer.writeheader()
             writer.writerow(row)
         results.audit_tables.append(file)
+
+
+INSTRUCTED = {
+    "zero-shot": FakeMethod(0.45, kind="zero-shot"),
+    "lora": FakeMethod(0.78),
+    "qlora": FakeMethod(0.76, quantized=True),
+}
+SKIPPED = {"skipped": True}
+REVIEWED = {
+    "skipped": False,
+    **{"reviewed": 50, "accepted": 47, "rejected": 1, "edited": 2, "replacements": 1, "stale_decisions": 0},
+    **{"pass_rate": 0.94, "pass_rate_low": 0.8379, "pass_rate_high": 0.9794},
+    "failed_documents": {"docs/a.rst": 3},
+}
+
+
+def make_instruction_results(
+    folder: Path,
+    *,
+    methods: Mapping[str, FakeMethod] = INSTRUCTED,
+    models: Sequence[str] = ("smollm2-135m",),
+    seeds: Sequence[int] = (1,),
+    documents: Sequence[int] = tuple(range(1, 16)),
+    text: str = "",
+    failed: Sequence[str] = (),
+    review: Mapping[str, object] = SKIPPED,
+    choices: bool = True,
+    random_seed: int = 0,
+) -> FakeResults:
+    """The same of an instruction experiment. `documents` says how many test rows each has, `text` is in every text.
+
+    A document with a single row has no distractors, nor has any without `choices`.
+    """
+    rng = np.random.default_rng(random_seed)
+    sizes = np.array(documents)
+    of_row = np.repeat(np.arange(len(sizes)), sizes)
+    # How hard a document and a row are, is the same for every arm.
+    hardness = rng.normal(size=len(sizes))[of_row] + rng.normal(size=len(of_row))
+    rows = [
+        {
+            "id": f"{k:04x}",
+            "document": f"docs/part{of_row[k] + 1}.rst",
+            "instruction": f"What does the part {k + 1} of Flask say? {text}".strip(),
+            "input": "",
+            "reference": f"It says that view {k + 1} returns a response. {text}".strip(),
+        }
+        for k in range(len(of_row))
+    ]
+    has_choice = (sizes[of_row] > 1) & choices
+    results = FakeResults(folder, _instruction_settings(methods, models, seeds))
+    for method, fake in methods.items():
+        for model in models:
+            for seed in seeds if fake.kind == "peft" else [0]:
+                arm = {"experiment": "flask-docs", "model": model, "method": method, "seed": seed, "split_seed": 1}
+                home = folder / model / method / f"seed{seed}"
+                if method in failed:
+                    reason = "the loss is still 3.1 after 200 steps; the learning rate may be too low"
+                    content = {"arm": arm, "stage": "train_adapter", "reason": reason, "settings_sha256": "0" * 64}
+                    write_json(home / "failure.json", content)
+                    results.failures.append(home / "failure.json")
+                    continue
+                predictions = _instruction_answers(rng, rows, hardness, has_choice, fake)
+                write_jsonl(home / "predictions.jsonl", predictions)
+                answered = {"predictions_sha256": sha256_of(home / "predictions.jsonl")}
+                write_json(home / "metrics.json", _instruction_metrics(arm, predictions) | answered)
+                write_json(home / "resources_evaluate.json", _evaluation(rng, fake, len(rows)))
+                results.metrics.append(home / "metrics.json")
+                results.predictions.append(home / "predictions.jsonl")
+                results.evaluations.append(home / "resources_evaluate.json")
+                if fake.kind == "peft":
+                    _train(rng, results, home, arm, fake)
+    _instruction_files(results, models, len(rows), review, text)
+    return results
+
+
+def _instruction_answers(rng, rows, hardness, has_choice, fake) -> list[dict]:
+    own = 0.8 * hardness + 0.6 * rng.normal(size=len(rows))
+    right = own < np.quantile(own, fake.accuracy)
+    tuned = fake.kind == "peft"
+    quality = 1 / (1 + np.exp(own - (0.5 if tuned else -1)))
+    result = []
+    for k, row in enumerate(rows):
+        score = round(float(quality[k]), 6)
+        tokens = int(rng.integers(6, 90))
+        choice = [round(-1.2 + 0.3 * right[k], 6), -1.1, -1.6, -2.0] if has_choice[k] else []
+        others = [other["id"] for other in rows if other["document"] == row["document"] and other is not row]
+        result.append(
+            {
+                **row,
+                "answer": row["reference"] if score > 0.9 else f"A view{' of Flask' * (not tuned)} returns {k}.",
+                "finished": bool(tuned or k % 3),
+                "scores": {
+                    "exact_match": int(score > 0.9),
+                    **{"token_f1": score, "rouge_l": round(score * 0.9, 6), "chrf": round(0.1 + score * 0.8, 6)},
+                },
+                "reference_tokens": tokens,
+                "reference_loss": round(float(tokens * (1.4 if tuned else 2.9) * np.exp(0.2 * own[k])), 6),
+                "choices": others[:3] if has_choice[k] else [],
+                "choice_scores": choice,
+                "correct": bool(right[k]) if has_choice[k] else None,
+            }
+        )
+    return result
+
+
+def _instruction_metrics(arm, predictions) -> dict:
+    chosen = [row["correct"] for row in predictions if row["correct"] is not None]
+    loss = sum(row["reference_loss"] for row in predictions) / sum(row["reference_tokens"] for row in predictions)
+    texts = predictions[0]["scores"]
+    metrics = {
+        "domain_accuracy": sum(chosen) / len(chosen) if chosen else None,
+        **{name: sum(row["scores"][name] for row in predictions) / len(predictions) for name in texts},
+        "loss": loss,
+        "perplexity": math.exp(loss),
+    }
+    metrics = {key: value if value is None else round(value, 6) for key, value in metrics.items()}
+    counts = {"n": len(predictions), "n_choices": len(chosen)}
+    counts["distractors"] = {"test": 3 * len(chosen), "validation": 0, "train": 0}
+    return {"arm": arm, "split": "test", "task": "instruction", **counts, "metrics": metrics}
+
+
+def _instruction_settings(methods, models, seeds) -> dict:
+    settings = _settings(methods, models, seeds, ["generate"], LABELS)
+    settings["experiment"] |= {
+        "name": "flask-docs",
+        "title": "Questions about Flask's documentation",
+        "question": "What does a small chat model learn of a software's documentation, by LoRA and by QLoRA?",
+        "task": "instruction",
+        "dataset": "flask-docs",
+        "prompt": {"template": "chat", "system": None},
+        "answers": {"max_new_tokens": 128, "distractors": 3, "choice_seed": 1, "batch_tokens": None},
+    }
+    settings["experiment"]["split"] |= {"group": "pair"}
+    settings["experiment"]["training"] |= {"max_length": 2048}
+    settings["dataset"] = {
+        "description": "Questions and answers from the documentation of Flask",
+        "license": "BSD-3-Clause",
+        "citation": "@manual{flask2026,\n  title = {Flask Documentation}\n}",
+        "url": "https://flask.palletsprojects.com/",
+        "documents": {"source": "pypi:flask==3.1.3", "member": ["flask-3.1.3/docs"], "sha256": "e" * 64},
+        "generator": {"kind": "headings", "subject": "Flask"},
+        "review": {"skip": True, "pass_rate": 0.9},
+        "files": None,
+    }
+    return settings
+
+
+def _instruction_files(results, models, test_rows, review, text) -> None:
+    rows = {"train": 4 * test_rows, "validation": test_rows // 2, "test": test_rows}
+    results.dataset = results.folder / "dataset.json"
+    write_json(
+        results.dataset,
+        {
+            "rows": {"all": sum(rows.values()) + 3},
+            "review": review,
+            "unsupported": {"flagged": 5, "dropped": 5},
+            "documents": {
+                "source": "pypi:flask==3.1.3",
+                "folder": "flask-3.1.3/docs",
+                "documents": 76,
+                "formats": {"rst": 74, "html": 2},
+                "refused": {"docs/scan.pdf": f"holds no text {text}".strip()},
+                "excluded": [],
+                "other_files": {".png": 12},
+                "encodings": {},
+            },
+            "chunks": {
+                **{"chunks": 420, "tokens": 96_000, "boilerplate_blocks": 3, "duplicate_chunks": 7},
+                **{"duplicate_documents": ["docs/copy.rst"], "cut_blocks": 2, "max_tokens": 512},
+            },
+            "pairs": {
+                **{"pairs": sum(rows.values()) + 8, "rejected": 0, "replacements": 0, "chunks_without_pairs": 30},
+                "generator": {"kind": "headings", "subject": "Flask"},
+            },
+        },
+    )
+    results.split = results.folder / "summary.json"
+    near = [[f"What is a view? {text}".strip(), "What is, then, a view?"]]
+    write_json(
+        results.split,
+        {
+            "seed": 1,
+            "group": "pair",
+            "rows": rows,
+            "before_limits": rows,
+            "groups": {split: count - 1 for split, count in rows.items()},
+            "removed": {"validation_in_test": 0, "train_in_test": 2, "train_in_validation": 1},
+            "near_duplicates": {
+                "validation": {"rows": 0, "examples": []},
+                "test": {"rows": 1, "examples": near},
+            },
+        },
+    )
+    for split in rows:
+        results.split_rows.append(results.folder / f"{split}.jsonl")
+        write_jsonl(results.split_rows[-1], [{"id": "1", "instruction": f"a row of {split}", "output": "x"}])
+    for model in models:
+        file = results.folder / model / "prompts.json"
+        length = {"mean": 120.1, "median": 99.0, "percentile_95": 300.0, "max": 2100}
+        histogram = {"counts": [200, 400, 200, 40], "edges": [40, 555.5, 1071, 1586.5, 2102]}
+        split = {"tokens": 50_000, "supervised_share": 0.41, "length": length, "histogram": histogram}
+        write_json(
+            file,
+            {
+                "chat_template": "...",
+                "terminator": "<|im_end|>",
+                "shared_prefix_tokens": 3,
+                "max_length": 2048,
+                "splits": {
+                    name: split | {"rows": count, "truncated": 2 * (name == "train"), "left_out": 0}
+                    for name, count in rows.items()
+                },
+                "warnings": ["only 41% of the training tokens are answers, which are all that is learned from"],
+                "example": {"prompt": f"<|im_start|>user\nWhat is a view? {text}<|im_end|>\n", "completion": "A view."},
+            },
+        )
+        results.prompts.append(file)
+        manifest = results.folder / "models" / model / "manifest.json"
+        write_json(manifest, {"files": {"model.safetensors": {"size": 538_000_000, "sha256": "c" * 64}}})
+        results.models.append(manifest)

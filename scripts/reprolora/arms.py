@@ -42,13 +42,19 @@ SPELLING = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """The answers of one arm in one mode, as positions in `label_names` (INVALID comes after the last)."""
+class Answered:
+    """One arm in one mode; the arms of a method that differ in the seed alone are pooled (`group_runs`)."""
 
     model: str
     method: str
     seed: int
     mode: str
+
+
+@dataclass(frozen=True)
+class Run(Answered):
+    """The answers of one arm in one mode, as positions in `label_names` (INVALID comes after the last)."""
+
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
     labels: np.ndarray
@@ -119,7 +125,7 @@ def read_all_runs(metrics_files: Iterable[str | Path]) -> list[Run]:
     return runs
 
 
-def group_runs(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[int]]:
+def group_runs(runs: Sequence[Answered]) -> dict[tuple[str, str, str], list[int]]:
     """The positions of the runs of each contender (model, method, mode), which are its seeds, in order."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for position, run in enumerate(runs):

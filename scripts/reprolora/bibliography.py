@@ -14,6 +14,7 @@ PEFT_TYPES = {
     "PROMPT_TUNING": "lester2021prompt",
 }
 STATISTICS = ("wilson1927interval", "efron1979bootstrap", "mcnemar1947test", "holm1979correction")
+ANSWERS = ("rajpurkar2016squad", "lin2004rouge", "popovic2015chrf", "post2018sacrebleu")
 ANALYSIS = (
     "pedregosa2011sklearn",
     "virtanen2020scipy",
@@ -66,4 +67,6 @@ def _entries(settings: Mapping[str, Any]) -> Iterator[str]:
         keys += ["mangrulkar2022peft", "vonwerra2020trl", "lhoest2021datasets", "loshchilov2019adamw"]
     if any(method["quantization"] for method in methods):
         keys.append("dettmers2022bitsandbytes")
+    if settings["experiment"].get("task") == "instruction":
+        keys += ANSWERS
     yield from (entries()[key] for key in (*keys, *STATISTICS, *ANALYSIS))

@@ -4,7 +4,7 @@ All arms are resampled together: a draw takes the same rows for every arm, so th
 each draw. Several seeds of one method are pooled to one contender, whose score is their mean.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,21 +26,25 @@ class Measure:
     # (contenders,): the variance of the mean over seeds as its k seeds show it, which has k - 1 degrees of freedom;
     # 0 where the seeds differ no more than rows explain, and for a single arm.
     seed_variance: np.ndarray
+    freedom: np.ndarray  # (contenders,): the degrees of freedom of the variance over rows; infinite for many rows
 
 
 @dataclass(frozen=True)
 class Scores:
     """What contenders scored on the same rows."""
 
-    accuracy: Measure
-    macro_f1: Measure
+    measures: Mapping[str, Measure]  # the first is the share of rows that are right, which is what is tested
     correct: np.ndarray  # (contenders, rows): 1 where right, 0 where wrong; pooled: the share of the seeds
     seeds: np.ndarray  # (contenders,): how many seeds are pooled
+    clusters: np.ndarray | None = None  # (rows,): which rows depend on each other, by number; None where none do
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """The 95 % interval of some estimates, their standard error and its degrees of freedom (infinite without seeds)."""
+    """The 95 % interval of some estimates, their standard error and its degrees of freedom.
+
+    Those are infinite where nothing but independent rows varies.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -75,12 +79,20 @@ def score_runs(runs: Sequence[Run], *, resamples: int = RESAMPLES, seed: int = 0
             hits_in_all = hits_in_all + hits
         accuracy_draws[:, block] = hits_in_all / n
     macro_f1 = macro_f1_of_counts(counts.reshape(len(runs), classes, classes + 1))
+    nothing, unlimited = np.zeros(len(runs)), np.full(len(runs), np.inf)
     return Scores(
-        accuracy=Measure(correct.mean(axis=1), accuracy_draws, np.zeros(len(runs))),
-        macro_f1=Measure(macro_f1, macro_f1_draws / classes, np.zeros(len(runs))),
+        measures={
+            "accuracy": Measure(correct.mean(axis=1), accuracy_draws, nothing, unlimited),
+            "macro_f1": Measure(macro_f1, macro_f1_draws / classes, nothing, unlimited),
+        },
         correct=correct.astype(float),
         seeds=np.ones(len(runs), dtype=int),
     )
+
+
+def sums_by_cluster(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """`values` (contenders, rows) added up over the rows of each cluster: (contenders, clusters)."""
+    return np.stack([np.bincount(clusters, row) for row in values])
 
 
 def pool_seeds(scores: Scores, groups: Sequence[Sequence[int]], *, seed: int = 0) -> Scores:
@@ -93,13 +105,13 @@ def pool_seeds(scores: Scores, groups: Sequence[Sequence[int]], *, seed: int = 0
     estimate rests on few seeds is made up for in the intervals (`_widened`).
     """
     rng = np.random.default_rng([seed, 1])
-    resamples = scores.accuracy.draws.shape[1]
+    resamples = next(iter(scores.measures.values())).draws.shape[1]
     drawn = [rng.integers(len(group), size=(resamples, len(group))) for group in groups]
     return Scores(
-        accuracy=_pool(scores.accuracy, groups, drawn),
-        macro_f1=_pool(scores.macro_f1, groups, drawn),
+        measures={name: _pool(measure, groups, drawn) for name, measure in scores.measures.items()},
         correct=np.stack([scores.correct[group].mean(axis=0) for group in groups]),
         seeds=np.array([len(group) for group in groups]),
+        clusters=scores.clusters,
     )
 
 
@@ -116,14 +128,23 @@ def _pool(measure: Measure, groups: Sequence[Sequence[int]], drawn: Sequence[np.
             scale = np.sqrt((spread - noise) / spread * k / (k - 1))
             draws[index] += scale * (values[seeds].mean(axis=1) - values.mean())
             seed_variance[index] = spread / k
-    return Measure(np.array([measure.values[group].mean() for group in groups]), draws, seed_variance)
+    values = np.array([measure.values[group].mean() for group in groups])
+    return Measure(values, draws, seed_variance, np.array([measure.freedom[group].min() for group in groups]))
 
 
 def mean_estimates(measure: Measure, seeds: np.ndarray) -> Estimates:
     """The estimates of the contenders' own scores."""
     low, high = _tails(np.sort(measure.draws, axis=1))
+    error = measure.draws.std(axis=1)
     uncertain = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
-    return _widened(low, high, measure.draws.mean(axis=1), measure.draws.std(axis=1), uncertain)
+    uncertain += _of_rows(error, measure.seed_variance) ** 2 / measure.freedom
+    return _widened(low, high, measure.draws.mean(axis=1), error, uncertain)
+
+
+def pooled_estimates(runs: Sequence[Run], groups: Sequence[Sequence[int]]) -> dict[str, Estimates]:
+    """For each measure the estimates of groups of runs, each a method's seeds (`pool_seeds`)."""
+    scores = pool_seeds(score_runs(runs), groups)
+    return {name: mean_estimates(measure, scores.seeds) for name, measure in scores.measures.items()}
 
 
 def difference_estimates(measure: Measure, seeds: np.ndarray, first: np.ndarray, second: np.ndarray) -> Estimates:
@@ -136,8 +157,15 @@ def difference_estimates(measure: Measure, seeds: np.ndarray, first: np.ndarray,
         error[block], center[block] = difference.std(axis=1), difference.mean(axis=1)
         difference.sort(axis=1)
         low[block], high[block] = _tails(difference)
-    uncertain = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
-    return _widened(low, high, center, error, uncertain[first] + uncertain[second])
+    of_seeds = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
+    of_rows = _of_rows(error, measure.seed_variance[first] + measure.seed_variance[second])
+    freedom = np.minimum(measure.freedom[first], measure.freedom[second])
+    return _widened(low, high, center, error, of_seeds[first] + of_seeds[second] + of_rows**2 / freedom)
+
+
+def _of_rows(error: np.ndarray, seed_variance: np.ndarray) -> np.ndarray:
+    """The part of a variance that is not between seeds."""
+    return np.maximum(0, error**2 - seed_variance)
 
 
 def _tails(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,9 +182,10 @@ def _widened(
 ) -> Estimates:
     """Percentile intervals, widened by Student's quantile over the normal one.
 
-    The variance over rows has in effect no end of degrees of freedom, that between k seeds k - 1 (which makes
-    `uncertain`, its square over k - 1); their sum has those that Satterthwaite's formula gives. Nothing changes where
-    no seeds are pooled, or where they differ no more than rows explain.
+    The variance over many independent rows has in effect no end of degrees of freedom, that between k seeds k - 1;
+    their sum has those that Satterthwaite's formula gives, in which `uncertain` is the sum of the squared variances,
+    each over its degrees of freedom. Nothing changes where no seeds are pooled, or where they differ no more than
+    such rows explain.
     """
     freedom = np.divide(error**4, uncertain, out=np.full(len(error), np.inf), where=uncertain > 0)
     wider = t.isf((1 - CONFIDENCE_LEVEL) / 2, freedom) / norm.isf((1 - CONFIDENCE_LEVEL) / 2)

@@ -22,6 +22,7 @@ DESCRIPTIONS = {
     "report.html": "The report: question, answer, results, figures, settings",
     "references.bib": "BibTeX entries of the data, models, methods and software that were used",
     "tables/metrics.csv": "Scores of every arm with 95 % intervals",
+    "tables/answers.csv": "Every answer before fine-tuning and after, side by side, with its scores",
     "tables/comparison.csv": "Paired tests of every two arms",
     "tables/resources.csv": "Memory, time, energy and cost of every arm",
     "predictions.jsonl": "Every answer of the arm, with its raw text",
@@ -96,6 +97,8 @@ def crate_metadata(settings: Mapping[str, Any], software: Mapping[str, Any], sou
     )
     entity(f"https://spdx.org/licenses/{software['license']}", "CreativeWork", name=software["license"])
     tool["author"] = authors
+    documents = dataset.get("documents")
+    originals = [documents] if documents else read_json(sources.dataset)["files"].values()
     data = entity(
         "#dataset",
         "CreativeWork",
@@ -103,12 +106,7 @@ def crate_metadata(settings: Mapping[str, Any], software: Mapping[str, Any], sou
         description=dataset["description"],
         license=dataset["license"],
         url=dataset["url"],
-        identifier=[
-            f"sha256:{file[key]}"
-            for file in read_json(sources.dataset)["files"].values()
-            for key in ("sha256", "raw_sha256")
-            if file.get(key)
-        ],
+        identifier=[f"sha256:{file[key]}" for file in originals for key in ("sha256", "raw_sha256") if file.get(key)],
     )
     models = [
         entity(

@@ -130,7 +130,7 @@ def draw_accuracy(table: pd.DataFrame) -> Figure:
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     split, n = shown["split"].iloc[0], int(shown["n"].iloc[0])
-    axes.set_xlabel(f"Score on {n:,} {split} rows, 95 % interval" + _left_out(shown, methods))
+    axes.set_xlabel(f"Score on {n:,} {split} rows, 95 % interval" + left_out(shown, methods))
     sns.despine(ax=axes, left=True)
     handles = [
         Line2D([], [], color=colors[k], marker=MARKERS[k], markersize=3.4, linewidth=1, label=label)
@@ -195,7 +195,7 @@ def draw_confusion(table: pd.DataFrame) -> Figure:
             spine.set(color="0.7")
     figure.suptitle("Predicted label", fontsize=FONT)
     figure.supylabel("True label", fontsize=FONT)
-    if note := _left_out(shown, accuracy):
+    if note := left_out(shown, accuracy):
         figure.supxlabel(note.strip(), fontsize=FONT)
     bar = figure.colorbar(image, ax=grid, shrink=min(1, 1.5 / figure.get_figheight()), aspect=18, pad=0.01)
     bar.set_label("Share of the true class")
@@ -273,7 +273,7 @@ def draw_training(table: pd.DataFrame) -> Figure:
     losses.set_ylabel("Loss (nats per token)")
     rates.set_ylabel("Learning rate\n(10$^{-4}$)")
     rates.set_ylim(bottom=0)
-    rates.set_xlabel("Optimizer step" + _left_out(shown, validation))
+    rates.set_xlabel("Optimizer step" + left_out(shown, validation))
     rates.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     for axes in (losses, rates):
         axes.grid(axis="y")
@@ -342,7 +342,7 @@ def draw_resources(table: pd.DataFrame) -> Figure:
         axes.grid(axis="x")
         axes.set_axisbelow(True)
         sns.despine(ax=axes, left=True)
-    grid[1].set_xlabel(grid[1].get_xlabel() + _left_out(shown, every, how="first"))
+    grid[1].set_xlabel(grid[1].get_xlabel() + left_out(shown, every, how="first"))
     figure.legend(
         handles=[plt.Rectangle((0, 0), 1, 1, color=color, label=name) for name, color in colors.items()],
         loc="outside upper center",
@@ -390,7 +390,7 @@ def draw_audit(table: pd.DataFrame) -> Figure:
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlim(0, largest * 1.17)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("Share of the split's rows, and their number" + _left_out(shown, every, how="commonest"))
+    axes.set_xlabel("Share of the split's rows, and their number" + left_out(shown, every, how="commonest"))
     groups = lengths.groupby(["quantity", "model"], sort=False, dropna=False)
     for axes, ((quantity, model), part) in zip(grid[1:, 0], groups, strict=False):
         for k, split in enumerate(splits):
@@ -451,7 +451,7 @@ def draw_calibration(table: pd.DataFrame) -> Figure:
     shares.set_ylabel("Share of\nthe answers")
     shares.set_ylim(bottom=0)
     shares.yaxis.set_major_locator(MaxNLocator(3))
-    shares.set_xlabel("Confidence: probability of the answer" + _left_out(shown, every))
+    shares.set_xlabel("Confidence: probability of the answer" + left_out(shown, every))
     for axes in (reliability, shares):
         axes.grid(axis="both")
         axes.set_axisbelow(True)
@@ -469,7 +469,8 @@ def best(table: pd.DataFrame, column: str, most: int, *, smallest: bool = False)
     return table[table.index.isin(chosen)].reset_index(drop=True)
 
 
-def _left_out(shown: Sequence, everything: Sequence, how: str = "best") -> str:
+def left_out(shown: Sequence, everything: Sequence, how: str = "best") -> str:
+    """What a figure says when it does not show everything."""
     if len(shown) == len(everything):
         return ""
     return f"\n(the {how} {len(shown)} of {len(everything)}; the table has all)"

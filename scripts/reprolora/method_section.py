@@ -15,6 +15,7 @@ SCHEDULES = {"linear": "falls linearly to zero", "cosine": "falls along a cosine
 # PEFT's keys that every reader knows by these words; any other is given as it is.
 PEFT_WORDS = {"r": "rank {}", "lora_alpha": "alpha {}", "lora_dropout": "dropout {}", "num_virtual_tokens": "{} tokens"}
 TARGETS = {"all-linear": "on all linear layers"}
+NOT_CUT = "No row is cut: the longest allowed has {} tokens."
 BASELINES = {
     "majority": "the commonest class of the training rows",
     "tfidf-logistic-regression": "logistic regression on TF-IDF features of words and word pairs, its strength chosen "
@@ -37,7 +38,7 @@ def method_section(settings: Mapping[str, Any], split: Mapping[str, Any], traini
         paragraphs.append(_prompt(settings))
     adapters = {name: method for name, method in settings["methods"].items() if method["peft"]}
     if adapters:
-        paragraphs += [_adapters(settings, adapters), _training(settings, adapters, trainings)]
+        paragraphs += [adapters_trained(settings, adapters), training_run(settings, adapters, trainings)]
     baselines = [method for method in settings["methods"].values() if method["baseline"]]
     if baselines:
         paragraphs.append(_baselines(baselines))
@@ -48,31 +49,32 @@ def method_section(settings: Mapping[str, Any], split: Mapping[str, Any], traini
 
 def _data(settings: Mapping[str, Any], split: Mapping[str, Any]) -> str:
     dataset = settings["dataset"]
-    sizes = _list([f"{split['rows'][name]:,} {word}" for name, word in SPLITS.items()])
+    sizes = listed([f"{split['rows'][name]:,} {word}" for name, word in SPLITS.items()])
     how = f"We split the rows at random (seed {split['seed']}) into {sizes} rows"
     if split["fixed"]:
-        parts = _list([SPLITS[name] for name in SPLITS if name in split["fixed"]])
+        parts = listed([SPLITS[name] for name in SPLITS if name in split["fixed"]])
         how = f"We kept the dataset's own {parts} rows and used {sizes} rows (seed {split['seed']})"
-    text = f"The data are {_inline(dataset['description'])}{_cite(dataset)}, labelled {_list(dataset['labels'])}. {how}"
+    text = f"The data are {inline(dataset['description'])}{cite(dataset)}, labelled {listed(dataset['labels'])}. {how}"
     text += ", with the labels in proportion; rows whose texts are equal but for case and white space are never in two "
     text += "splits."
     if split["before_limits"] != split["counts"]:
         before = [f"{sum(split['before_limits'][name].values()):,} {word}" for name, word in SPLITS.items()]
-        text += f" These are drawn from {_list(before)} rows."
+        text += f" These are drawn from {listed(before)} rows."
     return text
 
 
 def _prompt(settings: Mapping[str, Any]) -> str:
-    models = _list([f"{model['description'].rstrip('.')}{_cite(model)}" for model in settings["models"].values()])
+    models = listed([f"{model['description'].rstrip('.')}{cite(model)}" for model in settings["models"].values()])
     prompt = settings["experiment"]["prompt"]
     turns = [f"the {role} turn “{prompt[role]}”" for role in ("system", "user") if prompt.get(role)]
     text = (
         f"The base {'model is' if len(settings['models']) == 1 else 'models are'} {models}. Every row becomes a chat "
     )
-    return text + f"in the model's own template, with {_list(turns)}, and is to be answered with the label alone."
+    return text + f"in the model's own template, with {listed(turns)}, and is to be answered with the label alone."
 
 
-def _adapters(settings: Mapping[str, Any], adapters: Mapping[str, Mapping]) -> str:
+def adapters_trained(settings: Mapping[str, Any], adapters: Mapping[str, Mapping]) -> str:
+    """Which adapters there are, with what belongs to each."""
     text = "We train these adapters with PEFT [@mangrulkar2022peft]: "
     return text + "; ".join(f"{method_name(name)}: {_recipe(method)}" for name, method in adapters.items()) + "."
 
@@ -83,7 +85,7 @@ def _recipe(method: Mapping[str, Any]) -> str:
     parts = []
     for key, value in peft.items():
         if key == "target_modules":
-            where = _list(value) if isinstance(value, list) else value
+            where = listed(value) if isinstance(value, list) else value
             parts.append(TARGETS.get(where, f"on {where}"))
         elif key != "peft_type":
             parts.append(PEFT_WORDS.get(key, key + " = {}").format(_value(value)))
@@ -104,7 +106,10 @@ def _quantized(quantization: Mapping[str, Any]) -> str:
     return f"{kind} {twice} double quantization"
 
 
-def _training(settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trainings: Sequence[Mapping]) -> str:
+def training_run(
+    settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trainings: Sequence[Mapping], cut: str = NOT_CUT
+) -> str:
+    """How adapters are trained; `cut` says what becomes of long rows, where `{}` is the longest length."""
     training, seeds = settings["experiment"]["training"], settings["experiment"]["seeds"]
     epochs = training["epochs"]
     decay, warm_up = _value(training["weight_decay"]), training["warmup_fraction"]
@@ -115,14 +120,14 @@ def _training(settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trai
         f"The optimizer is AdamW [@loshchilov2019adamw] with a weight decay of {decay}, batches of "
         f"{training['batch_size']} rows and gradients clipped to a norm of {_value(training['max_grad_norm'])}; "
         f"the learning rate {rise} {_value(training['learning_rate'])} and {SCHEDULES[training['scheduler']]}. "
-        f"No row is cut: the longest allowed has {training['max_length']} tokens. "
+        f"{cut.format(training['max_length'])} "
     )
     if training["gradient_checkpointing"]:
         text += "Activations are checkpointed. "
     chosen = sorted({run["precision"]["chosen"] for run in trainings})
     if chosen:
         kept = sorted({run["actual"]["adapter_dtype"] for run in trainings})
-        text += f"The base model computes in {_list(chosen)}, the adapter's weights are {_list(kept)}. "
+        text += f"The base model computes in {listed(chosen)}, the adapter's weights are {listed(kept)}. "
     times = training["evaluations_per_epoch"]
     text += (
         f"The loss on the validation rows is measured {'once' if times == 1 else f'{times} times'} an epoch, and the "
@@ -131,7 +136,7 @@ def _training(settings: Mapping[str, Any], adapters: Mapping[str, Mapping], trai
     return text + (
         f"Each method is trained once, with seed {seeds[0]}."
         if len(seeds) == 1
-        else f"Each method is trained {len(seeds)} times, with the seeds {_list(seeds)}."
+        else f"Each method is trained {len(seeds)} times, with the seeds {listed(seeds)}."
     )
 
 
@@ -169,7 +174,8 @@ def _statistics(settings: Mapping[str, Any], adapters: Mapping[str, Mapping]) ->
     return text + "Everything is run by Reprolora [@reprolora] on Snakemake [@molder2021snakemake]."
 
 
-def _cite(entry: Mapping[str, Any]) -> str:
+def cite(entry: Mapping[str, Any]) -> str:
+    """The citation of a dataset or a model, after a space; nothing where it has none."""
     key = key_of(entry["citation"] or "")
     return _keys([key] if key else [])
 
@@ -178,11 +184,13 @@ def _keys(keys: Sequence[str]) -> str:
     return f" [{'; '.join(f'@{key}' for key in keys)}]" if keys else ""
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
+    """A text within a sentence."""
     return " ".join(text.split()).rstrip(".")
 
 
-def _list(words: Sequence[Any]) -> str:
+def listed(words: Sequence[Any]) -> str:
+    """Words as a list in a sentence."""
     words = [str(word) for word in words]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 

@@ -310,6 +310,43 @@ def compare_methods_settings(configuration: Configuration, experiment: str) -> d
     return configuration.experiment[experiment].comparison.model_dump()
 
 
+def by_document(configuration: Configuration, experiment: str) -> bool:
+    """Whether the rows of an instruction experiment are known to be from documents."""
+    return configuration.instructions[configuration.experiment[experiment].dataset].documents is not None
+
+
+def before(configuration: Configuration, experiment: str) -> list[str]:
+    """The methods of an experiment that train nothing: what there was before fine-tuning."""
+    methods = configuration.experiment[experiment].methods
+    return [name for name in methods if not configuration.methods[name].trains]
+
+
+def summarize_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return {"by_document": by_document(configuration, experiment)}
+
+
+def compare_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return summarize_answers_settings(configuration, experiment) | compare_methods_settings(configuration, experiment)
+
+
+def list_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return {"before": before(configuration, experiment)}
+
+
+def plot_answers_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return {"distractors": configuration.experiment[experiment].answers.distractors}
+
+
+def plot_changes_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    return summarize_answers_settings(configuration, experiment) | list_answers_settings(configuration, experiment)
+
+
+def write_answers_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
+    settings = write_report_settings(configuration, experiment)
+    settings["experiment"]["prompt"] = prompt_settings(configuration.experiment[experiment])
+    return settings | summarize_answers_settings(configuration, experiment)
+
+
 def write_report_settings(configuration: Configuration, experiment: str) -> dict[str, Any]:
     """All that a reader may want to know of what was asked for; what was swept, the table of candidates says."""
     chosen = configuration.experiment[experiment]
@@ -329,12 +366,13 @@ def write_crate_settings(configuration: Configuration, experiment: str) -> dict[
     settings = write_report_settings(configuration, experiment)
     told = {
         "experiment": ("name", "title", "question", "dataset"),
-        "dataset": ("description", "license", "url"),
+        "dataset": ("description", "license", "url", "documents"),
         "models": ("description", "license", "source"),
     }
     models = {name: {key: model[key] for key in told["models"]} for name, model in settings["models"].items()}
     return {
-        section: {key: settings[section][key] for key in told[section]} for section in ("experiment", "dataset")
+        section: {key: settings[section][key] for key in told[section] if key in settings[section]}
+        for section in ("experiment", "dataset")
     } | {"models": models}
 
 
@@ -348,6 +386,10 @@ def write_model_card_settings(configuration: Configuration, arm: Arm) -> dict[st
         | dataset_of(configuration, experiment).model_dump(include={*told, "url"}),
         "model": {"name": arm.model} | configuration.models[arm.model].model_dump(include={*told, "source"}),
     }
+
+
+def write_answers_card_settings(configuration: Configuration, arm: Arm) -> dict[str, Any]:
+    return write_model_card_settings(configuration, arm) | summarize_answers_settings(configuration, arm.experiment)
 
 
 def doctor_settings(configuration: Configuration, methods: Iterable[str]) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """What the report says: the answer in sentences, the tables, the examples, and how to get the same again.
 
 `build_report` gathers it from the files of an experiment and fills the template. Nothing is computed here that the
-tables do not have; the sentences are made from them.
+tables do not have; the sentences are made from them. What the reports of both tasks say is in `shared_sections`; that
+of instruction experiments is in `reprolora.answers_report`.
 """
 
 import base64
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +37,7 @@ from reprolora.labels import INVALID
 from reprolora.method_section import method_section
 from reprolora.report_audit import audit_section
 from reprolora.report_errors import errors_section
-from reprolora.statistics import equivalence_clause, other_side, p_text, sentence
+from reprolora.statistics import equivalence_clause, interval_of_difference, other_side, p_text, sentence
 from reprolora.sweep_section import sweep_section
 
 # More rows than these nobody reads in a page; the files have all.
@@ -46,6 +48,7 @@ MOST_ADAPTERS_IN_EXAMPLES = 3
 LARGEST_DOWNLOAD = 2_000_000
 # Points; a figure of a paper's column is narrower.
 WIDE = 300
+FEW_ROWS = 200
 SPLITS = ("train", "validation", "test")
 PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "statsmodels", "matplotlib", "seaborn", "jinja2")
 
@@ -91,18 +94,15 @@ CAPTIONS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sources:
-    """The files that a report is made of; the answers of an arm lie beside its metrics."""
+    """The files that every report is made of; the answers of an arm lie beside its metrics."""
 
     metrics_table: Path
     pooled_table: Path
     main_table: Sequence[Path]
     comparison_table: Path
     resources_table: Path
-    error_tables: Sequence[Path]
-    audit: Path
-    audit_tables: Sequence[Path]
     figures: Sequence[Path]
     metrics: Sequence[Path]
     training: Sequence[Path]
@@ -115,32 +115,53 @@ class Sources:
     sweep: Path | None = None  # where something was swept
 
 
-def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, output: Path) -> str:
+@dataclass(frozen=True, kw_only=True)
+class LabelSources(Sources):
+    """With those of experiments with labels."""
+
+    error_tables: Sequence[Path]
+    audit: Path
+    audit_tables: Sequence[Path]
+
+
+def build_report(settings: Mapping[str, Any], sources: LabelSources, template: Path, output: Path) -> str:
     """The page. Links to files are relative to the folder of `output`."""
-    results = Results.read(settings, sources)
-    link = _linker(output)
-    files = links(results, sources, link)
-    context = {
-        "settings": settings,
+    results = Results.read(settings, sources, ("accuracy", "macro_f1"))
+    link = linker(output)
+    sections = {
         "answer": answer(results),
         "notices": notices(results),
+        "labels": settings["dataset"]["labels"],
+        "per_class": per_class_rows(results),
+        "examples": examples(results),
+        "data": data_section(settings, results),
+        "settings_rows": settings_rows(settings, "evaluation"),
+        "method_section": method_section(settings, results.split, results.trainings),
+        "audit": audit_section(read_json(sources.audit), sources.audit_tables)
+        | {"downloads": {file.stem: download(file, link) for file in sources.audit_tables}},
+        "errors": errors_section(sources.error_tables)
+        | {"downloads": {file.stem: download(file, link) for file in sources.error_tables}},
+    }
+    return render(template, shared_sections(results, sources, CAPTIONS, link) | sections)
+
+
+def shared_sections(
+    results: "Results", sources: Sources, captions: Mapping[str, tuple[str, str]], link: Callable[[Path], str]
+) -> dict[str, Any]:
+    """What every report says; `captions` has the title and the caption of each figure."""
+    settings, files = results.settings, links(results, sources, link)
+    return {
+        "settings": settings,
         "results": with_files(results.contenders().to_dict("records"), files["metrics"]),
         "seeds_of_results": with_files(seed_rows(results), files["metrics"]),
         "failures": results.failures,
         "comparisons": comparison_rows(results),
         "comparisons_left_out": max(0, len(results.comparison) - MOST_COMPARISONS),
-        "figures": figure_blocks(sources.figures, link),
-        "labels": settings["dataset"]["labels"],
-        "per_class": per_class_rows(results),
+        "figures": figure_blocks(sources.figures, captions, link),
         "resources": resource_rows(results),
         "resource_sentences": resource_sentences(results),
-        "examples": examples(results),
-        "data": data_section(settings, results),
         "arms": arm_rows(results, link),
         "trainings": training_rows(results),
-        "settings_rows": flatten(
-            {key: settings["experiment"][key] for key in ("split", "prompt", "training", "evaluation")}
-        ),
         "methods": [
             {"name": method_name(name), "key": name, **entry, "rows": flatten(entry["peft"] or {})}
             for name, entry in settings["methods"].items()
@@ -148,7 +169,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "versions": versions(results),
         "checksums": checksums(results),
         "links": files,
-        "method_section": method_section(settings, results.split, results.trainings),
+        "source_files": source_files(results),
         "bibliography": bibliography(settings),
         "runs": run_rows(results),
         "prompts": results.prompts,
@@ -164,13 +185,18 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
             }.items()
             if file
         },
-        "audit": audit_section(read_json(sources.audit), sources.audit_tables)
-        | {"downloads": {file.stem: download(file, link) for file in sources.audit_tables}},
-        "errors": errors_section(sources.error_tables)
-        | {"downloads": {file.stem: download(file, link) for file in sources.error_tables}},
         "main_table": {file.suffix.lstrip("."): link(file) for file in sources.main_table},
         "several_seeds": len(settings["experiment"]["seeds"]) > 1,
     }
+
+
+def settings_rows(settings: Mapping[str, Any], *evaluated_by: str) -> list[tuple[str, str]]:
+    """The experiment's settings as rows; `evaluated_by` names the sections that say how arms are evaluated."""
+    return flatten({key: settings["experiment"][key] for key in ("split", "prompt", "training", *evaluated_by)})
+
+
+def render(template: Path, context: Mapping[str, Any]) -> str:
+    """The page of a template that lies among the templates."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
         autoescape=True,
@@ -186,6 +212,7 @@ def build_report(settings: Mapping[str, Any], sources: Sources, template: Path, 
         "energy": energy,
         "number": number,
         "text": unbroken,
+        "capital": capital,
         "p": lambda value: p_text(value).removeprefix("= "),
     }
     return environment.get_template(template.name).render(context)
@@ -196,6 +223,7 @@ class Results:
     """The content of the sources."""
 
     settings: Mapping[str, Any]
+    measures: tuple[str, ...]  # by which contenders are ranked; the first is what was tested
     table: pd.DataFrame  # tables/metrics.csv with `name`, arms that have scores
     pooled: pd.DataFrame  # tables/metrics_pooled.csv
     comparison: pd.DataFrame  # tables/comparison.csv, level `method`
@@ -211,14 +239,15 @@ class Results:
     split_digests: dict[str, str]  # sha256 of the file of each split's rows
 
     @classmethod
-    def read(cls, settings: Mapping[str, Any], sources: Sources) -> "Results":
+    def read(cls, settings: Mapping[str, Any], sources: Sources, measures: tuple[str, ...]) -> "Results":
         table = read_table(sources.metrics_table)
-        table = table[table["accuracy"].notna()].reset_index(drop=True).astype({"n": int})
+        table = table[table["status"] == "ok"].reset_index(drop=True).astype({"n": int})
         comparison = read_table(sources.comparison_table)
         resources = read_table(sources.resources_table)
         failures = read_arms(sources.failures)
         return cls(
             settings=settings,
+            measures=measures,
             table=table.assign(name=arm_names(table)),
             pooled=read_table(sources.pooled_table),
             comparison=comparison[comparison["level"] == "method"].reset_index(drop=True),
@@ -226,7 +255,7 @@ class Results:
             metrics=read_arms(sources.metrics),
             metrics_files=sources.metrics,
             trainings=read_arms(sources.training),
-            failures=[failure | {"name": _full_name(failure["arm"])} for failure in failures],
+            failures=[failure | {"name": full_name(failure["arm"])} for failure in failures],
             # These do not say their model; the folder that they lie in does.
             prompts=[read_json(file) | {"model": file.parent.name} for file in sources.prompts],
             models={file.parent.name: read_json(file) for file in sources.models},
@@ -239,6 +268,10 @@ class Results:
         """One row for each model, method and mode, with its seeds pooled."""
         name = arm_names(self.pooled.assign(seed=ALL_SEEDS))
         return self.pooled.assign(name=name, kind=[self.kind(method) for method in self.pooled["method"]])
+
+    def ranked(self, contenders: pd.DataFrame) -> pd.DataFrame:
+        """The best first."""
+        return contenders.sort_values(list(self.measures), ascending=False, kind="stable")
 
     def kind(self, method: str) -> str:
         """`adapter`, or the kind of baseline."""
@@ -268,9 +301,9 @@ def answer(results: Results) -> list[str]:
     contenders = results.contenders()
     if contenders.empty:
         return ["Every arm failed, so there is no answer yet; the reasons are below."]
-    best = contenders.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0].to_dict()
+    best = results.ranked(contenders).iloc[0].to_dict()
     sentences = [_best_sentence(best, len(contenders)), _gain_sentence(results, contenders, best)]
-    return [text for text in [*sentences, _quantization_sentence(results, contenders, best)] if text]
+    return [text for text in [*sentences, quantization_sentence(results, contenders, best)] if text]
 
 
 def _best_sentence(best: Mapping, count: int) -> str:
@@ -281,7 +314,7 @@ def _best_sentence(best: Mapping, count: int) -> str:
         f"{percent(best['accuracy_high'])}), with a macro-F1 of {score(best['macro_f1'])} "
         f"({score(best['macro_f1_low'])} to {score(best['macro_f1_high'])})"
     )
-    return f"{_capital(best['name'])} {which}{':' if count > 1 else ' of'} {scores}, on {best['n']:,} test rows."
+    return f"{capital(best['name'])} {which}{':' if count > 1 else ' of'} {scores}, on {best['n']:,} test rows."
 
 
 def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
@@ -289,7 +322,7 @@ def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) ->
     adapters = contenders[contenders["kind"] == "adapter"]
     if adapters.empty:
         return "No adapter was evaluated, so what fine-tuning buys cannot be said."
-    tuned = adapters.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0].to_dict()
+    tuned = results.ranked(adapters).iloc[0].to_dict()
     wanted = {
         "tfidf-logistic-regression": "TF-IDF with logistic regression",
         "zero-shot": "the model before fine-tuning",
@@ -299,7 +332,7 @@ def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) ->
         for other in contenders[contenders["kind"] == kind].to_dict("records"):
             row = results.compare(tuned, other) if other["model"] in (CLASSICAL, tuned["model"]) else None
             if row:
-                parts.append(_difference(row, name))
+                parts.append(difference_words(row, name, results.measures[0]))
                 break
     if not parts:
         return "There is no TF-IDF and no zero-shot baseline to compare it with."
@@ -307,14 +340,15 @@ def _gain_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) ->
     return f"{subject} {' and '.join(parts)}."
 
 
-def _difference(row: Mapping, other: str) -> str:
-    points, side = _points(row["accuracy_difference"])
+def difference_words(row: Mapping, other: str, measure: str) -> str:
+    """A comparison from the side of its first, in words that follow "is"."""
+    points, side = _points(row[f"{measure}_difference"])
     shown = "difference shown" if row["difference_shown"] else "no difference shown"
     where = f"{points} {side}" if side else "the same as"
-    return f"{where} {other} ({_interval(row)}; {shown}, p {p_text(row['p_value_holm'])})"
+    return f"{where} {other} ({interval_of_difference(row, measure)}; {shown}, p {p_text(row['p_value_holm'])})"
 
 
-def _quantization_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
+def quantization_sentence(results: Results, contenders: pd.DataFrame, best: Mapping) -> str:
     """Whether an adapter over quantized weights matches the same adapter over plain ones."""
     pair = quantization_pair(results, contenders, best)
     if pair is None:
@@ -323,17 +357,20 @@ def _quantization_sentence(results: Results, contenders: pd.DataFrame, best: Map
     row = results.compare(quantized, plain)
     if row is None:
         return ""
-    points, side = _points(row["accuracy_difference"])
-    where = f"is {points} {side} {plain['name']}" if side else f"has the accuracy of {plain['name']}"
-    text = f"{_capital(quantized['name'])} {where} ({_interval(row)}): "
+    measure = results.measures[0]
+    points, side = _points(row[f"{measure}_difference"])
+    same = f"has the {measure.replace('_', ' ')} of {plain['name']}"
+    where = f"is {points} {side} {plain['name']}" if side else same
+    text = f"{capital(quantized['name'])} {where} ({interval_of_difference(row, measure)}): "
     p = f"p {p_text(row['p_value_holm'])}"
     if row["difference_shown"]:
         text += f"the difference is shown ({p})."
     else:
-        could = f"{row['smallest_detectable_difference'] * 100:.1f}"
-        text += f"no difference is shown ({p}), though one below {could} points would likely have gone unseen."
+        could = row["smallest_detectable_difference"] * 100
+        unseen = "" if math.isnan(could) else f", though one below {could:.1f} points would likely have gone unseen"
+        text += f"no difference is shown ({p}){unseen}."
     clause = equivalence_clause(row)
-    return f"{text} {_capital(clause)}." if clause else text
+    return f"{text} {capital(clause)}." if clause else text
 
 
 def quantization_pair(results: Results, contenders: pd.DataFrame, best: Mapping) -> tuple[dict, dict] | None:
@@ -365,20 +402,21 @@ def _points(difference: float) -> tuple[str, str]:
     return f"{points} {'point' if points == '1.0' else 'points'}", "above" if difference > 0 else "below"
 
 
-def _interval(row: Mapping) -> str:
-    low, high = row["accuracy_difference_low"] * 100, row["accuracy_difference_high"] * 100
-    return f"95 % interval {low:.1f} to {high:.1f}"
-
-
 def notices(results: Results) -> list[str]:
     """What a reader must know before trusting the numbers."""
+    found = notices_of_arms(results)
+    if absent := results.split["absent_classes"]["test"]:
+        found.append(f"The test rows have no row of: {', '.join(absent)}. Macro-F1 counts such a class as 0.")
+    return found
+
+
+def notices_of_arms(results: Results) -> list[str]:
+    """Those about the arms and the number of test rows, which are the same for both tasks."""
     found = []
     if results.failures:
         names = ", ".join(failure["name"] for failure in results.failures)
         found.append(f"Left out because they failed: {names}. The reasons are below.")
-    if absent := results.split["absent_classes"]["test"]:
-        found.append(f"The test rows have no row of: {', '.join(absent)}. Macro-F1 counts such a class as 0.")
-    if (n := int(results.table["n"].iloc[0]) if len(results.table) else 0) and n < 200:
+    if (n := int(results.table["n"].iloc[0]) if len(results.table) else 0) and n < FEW_ROWS:
         found.append(f"Only {n} test rows: intervals are wide, and small differences cannot be shown.")
     return found
 
@@ -393,11 +431,11 @@ def seed_rows(results: Results) -> list[dict]:
 
 
 def comparison_rows(results: Results) -> list[dict]:
-    """The comparisons of methods, each from the side of the more accurate; those of the best arm first."""
+    """The comparisons of methods, each from the side of the better; those of the best arm first."""
     table = results.comparison
     if table.empty:
         return []
-    best = results.contenders().sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    best, measure = results.ranked(results.contenders()).iloc[0], results.measures[0]
     with_best = pd.Series(False, index=table.index)
     for side in "ab":
         with_best |= (table[f"model_{side}"] == best["model"]) & (table[f"method_{side}"] == best["method"])
@@ -405,9 +443,9 @@ def comparison_rows(results: Results) -> list[dict]:
     names = _contender_names(results)
     result = []
     for row in chosen:
-        row = row if row["accuracy_difference"] >= 0 else other_side(row)
+        row = other_side(row) if row[f"{measure}_difference"] < 0 else row
         a, b = (names[row[f"model_{side}"], row[f"method_{side}"], row["mode"]] for side in "ab")
-        result.append(row | {"sentence": sentence(row, a, b)})
+        result.append(row | {"sentence": sentence(row, a, b, measure)})
     return result
 
 
@@ -455,7 +493,7 @@ def resource_sentences(results: Results) -> list[str]:
     contenders = results.contenders()
     if contenders.empty:
         return []
-    best = contenders.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    best = results.ranked(contenders).iloc[0]
     pair = quantization_pair(results, contenders, best)
     if pair is None:
         return []
@@ -531,9 +569,19 @@ def training_rows(results: Results) -> list[dict]:
                 "best_step": training["best_step"],
                 "best_validation_loss": training["best_validation_loss"],
                 "rows": training["train_rows"],
+                "diagnosis": _diagnosis_words(training.get("diagnosis", {})),
             }
         )
     return rows
+
+
+def _diagnosis_words(diagnosis: Mapping) -> str:
+    """What was wrong with the losses of a training, and what that is likely due to; nothing where nothing was."""
+    if not diagnosis.get("findings"):
+        return ""
+    problems = "; ".join(f"after {finding['step']} steps {finding['problem']}" for finding in diagnosis["findings"])
+    causes = "; ".join(f"({number}) {cause}" for number, cause in enumerate(diagnosis["causes"], 1))
+    return f"{problems}. Likely causes, the likeliest first: {causes}."
 
 
 def _quantization_words(quantization: Mapping | None) -> str:
@@ -547,11 +595,17 @@ def _quantization_words(quantization: Mapping | None) -> str:
     return f"{quantization['type']}, {how}, {quantization['backend']}"
 
 
+def source_files(results: Results) -> list[dict]:
+    """Where the data come from: files, or the archive or folder that documents are in."""
+    documents = results.settings["dataset"].get("documents")
+    files = {"documents": documents} if documents else results.dataset["files"]
+    return [{"part": part, **file} for part, file in files.items()]
+
+
 def data_section(settings: Mapping, results: Results) -> dict:
     """Where the rows come from, and how many of each label are in each split."""
     counts = {split: results.split["counts"][split] for split in SPLITS}
     return {
-        "files": [{"part": part, **file} for part, file in results.dataset["files"].items()],
         "splits": list(counts),
         "labels": [
             {"label": label, "counts": [counts[split].get(label, 0) for split in counts]}
@@ -577,7 +631,7 @@ def examples(results: Results) -> dict | None:
     zero_shots = contenders[contenders["kind"] == "zero-shot"]
     if adapters.empty or zero_shots.empty:
         return None
-    best = adapters.sort_values(["accuracy", "macro_f1"], ascending=False, kind="stable").iloc[0]
+    best = results.ranked(adapters).iloc[0]
     chosen = adapters[(adapters["model"] == best["model"]) & (adapters["mode"] == best["mode"])]
     before = zero_shots[(zero_shots["model"] == best["model"]) & (zero_shots["mode"] == best["mode"])]
     if before.empty:
@@ -646,18 +700,20 @@ def _example(key: str, answers: Sequence[Mapping[str, Mapping]]) -> dict:
 # Figures, downloads, versions, checksums
 
 
-def figure_blocks(files: Iterable[Path], link: Callable[[Path], str]) -> dict[str, dict]:
+def figure_blocks(
+    files: Iterable[Path], captions: Mapping[str, tuple[str, str]], link: Callable[[Path], str]
+) -> dict[str, dict]:
     """Each figure by name: a data URI, its caption, and its other files."""
     by_name: dict[str, dict[str, Path]] = {}
     for file in files:
         by_name.setdefault(file.stem, {})[file.suffix.lstrip(".")] = file
     blocks = {}
     for name, formats in by_name.items():
-        if name not in CAPTIONS or formats.keys() != {"png", "svg", "csv"}:
+        if name not in captions or formats.keys() != {"png", "svg", "csv"}:
             raise UserError(
                 f"--figures: {name} is no figure that the report knows, or one of its three files is missing"
             )
-        title, caption = CAPTIONS[name]
+        title, caption = captions[name]
         width = re.search(r'<svg[^>]* width="([\d.]+)pt"', formats["svg"].read_text(encoding="utf-8"))
         blocks[name] = {
             "name": name,
@@ -681,7 +737,8 @@ def _data_uri(file: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode('ascii')}"
 
 
-def _linker(output: Path) -> Callable[[Path], str]:
+def linker(output: Path) -> Callable[[Path], str]:
+    """What makes a file's path into a link from the page."""
     return lambda file: Path(os.path.relpath(file, output.parent)).as_posix()
 
 
@@ -690,7 +747,7 @@ def versions(results: Results) -> list[dict]:
     sets: dict[str, dict] = {}
     for training in results.trainings:
         key = json.dumps(training["versions"], sort_keys=True)
-        sets.setdefault(key, {"what": [], "versions": training["versions"]})["what"].append(_full_name(training["arm"]))
+        sets.setdefault(key, {"what": [], "versions": training["versions"]})["what"].append(full_name(training["arm"]))
     rows = [
         {"what": "Training" + ("" if len(sets) == 1 else f" of {', '.join(entry['what'])}"), **entry["versions"]}
         for entry in sets.values()
@@ -702,16 +759,16 @@ def versions(results: Results) -> list[dict]:
 def checksums(results: Results) -> list[dict]:
     """The sha256 of the data, of the splits, of the base models and of the adapters."""
     rows = []
-    for part, file in results.dataset["files"].items():
+    for file in source_files(results):
         for key, what in (("sha256", "downloaded file"), ("raw_sha256", "data file")):
             if file.get(key):
-                rows.append({"what": f"Data ({part}), {what}", "sha256": file[key]})
+                rows.append({"what": f"Data ({file['part']}), {what}", "sha256": file[key]})
     rows += [{"what": f"Rows of {name}", "sha256": digest} for name, digest in results.split_digests.items()]
     for model, manifest in results.models.items():
         for name, file in manifest["files"].items():
             rows.append({"what": f"{model}, {name}", "sha256": file["sha256"]})
     for training in results.trainings:
-        rows.append({"what": f"Adapter of {_full_name(training['arm'])}", "sha256": training["adapter_sha256"]})
+        rows.append({"what": f"Adapter of {full_name(training['arm'])}", "sha256": training["adapter_sha256"]})
     return rows
 
 
@@ -769,12 +826,12 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 # Words and numbers
 
 
-def _full_name(arm: Mapping) -> str:
+def full_name(arm: Mapping) -> str:
     """An arm named in full: its folder."""
     return "/".join([arm["model"], arm["method"], *filter(None, [arm.get("variant")]), f"seed{arm['seed']}"])
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 

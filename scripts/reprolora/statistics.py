@@ -4,7 +4,7 @@ Intervals and standard errors come from `reprolora.bootstrap`, which pairs the a
 method. Here they become tests, a correction for their number, and sentences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,32 +12,16 @@ from scipy.stats import binom, norm, t
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_effectsize
 
-from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Run, arm_names, group_runs
-from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs
+from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Answered, Run, arm_names, group_runs
+from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs, sums_by_cluster
 from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
 
 SIGNIFICANCE = 1 - CONFIDENCE_LEVEL
 POWER = 0.8
-COLUMNS = [
-    "level",
-    "mode",
-    "model_a",
-    "method_a",
-    "seed_a",
-    "model_b",
-    "method_b",
-    "seed_b",
-    "n",
-    "accuracy_a",
-    "accuracy_b",
-    "accuracy_difference",
-    "accuracy_difference_low",
-    "accuracy_difference_high",
-    "macro_f1_a",
-    "macro_f1_b",
-    "macro_f1_difference",
-    "macro_f1_difference_low",
-    "macro_f1_difference_high",
+# The columns of a comparison before and after those of the measures.
+BEFORE = ["level", "mode", "model_a", "method_a", "seed_a", "model_b", "method_b", "seed_b", "n"]
+OF_MEASURE = ["a", "b", "difference", "difference_low", "difference_high"]
+AFTER = [
     "only_a_right",
     "only_b_right",
     "test",
@@ -53,23 +37,39 @@ COLUMNS = [
 ]
 SIDE = ["model", "method", "seed"]
 MCNEMAR = "McNemar exact"
+EXCHANGE = "exact, documents exchanged"
 STUDENT = "t, hierarchical bootstrap"
+# The fewest rows or documents, all speaking for one side, with which an exact test reaches 5 %: 6, as 2 * 0.5^6 = 0.03.
+FEWEST = int(np.ceil(np.log2(2 / SIGNIFICANCE)))
 # What the two one-sided tests say of a pair.
 SHOWN, REFUTED, UNDECIDED = "shown", "refuted", "undecided"
 
 
+def columns(measures: Iterable[str]) -> list[str]:
+    """The columns of a comparison of these measures."""
+    return [*BEFORE, *(f"{measure}_{part}" for measure in measures for part in OF_MEASURE), *AFTER]
+
+
 def compare_runs(
     runs: Sequence[Run], *, margin: float | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> pd.DataFrame:
+    """Compare the accuracy and macro-F1 of runs (`compare_scores`)."""
+    return compare_scores(runs, score_runs(runs, resamples=resamples, seed=seed), margin=margin, seed=seed)
+
+
+def compare_scores(
+    runs: Sequence[Answered], scores: Scores, *, margin: float | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """Compare every pair of methods, and every pair of single arms with the same seed, in the same mode.
 
     The rows of level `method` answer the experiment's question: one for each pair of methods, with all seeds pooled.
     Rows of level `seed` are there where a method has several seeds; an arm without a partner of its seed (a baseline
     that runs once) meets each of them. Holm's correction is made within each level. Classical baselines have no mode
-    of their own and meet every mode. Differences are a - b. With a `margin`, a difference of accuracy, each row says
-    too whether the two are equivalent within it (`equivalence_p_values`, `equivalence_verdicts`).
+    of their own and meet every mode. Differences are a - b. The test is of the first measure: McNemar's for two arms
+    on independent rows, `exchange_p_values` for two arms on rows of documents, a t test on the bootstrap's standard
+    error for pooled seeds. With a `margin`, a difference of that measure, each row says too whether the two are
+    equivalent within it (`equivalence_p_values`, `equivalence_verdicts`).
     """
-    scores = score_runs(runs, resamples=resamples, seed=seed)
     groups = group_runs(runs)
     members = list(groups.values())
     pooled = pool_seeds(scores, members, seed=seed)
@@ -101,27 +101,53 @@ def smallest_detectable_difference(n: int, discordance: np.ndarray) -> np.ndarra
 
     Connor's sample size (Biometrics 43, 1987), n = (z_a sqrt(D) + z_b sqrt(D - d^2))^2 / d^2, solved for d; D is the
     share of rows on which the two differ, z_a and z_b the normal quantiles of 1 - 0.05/2 and of the power. The exact
-    test needs a few rows on one side to reach 5 % at all (6, as 2 * 0.5^6 = 0.03), so d is never below their share.
+    test needs `FEWEST` rows on one side to reach 5 % at all, so d is never below their share.
     """
     z_a, z_b = norm.isf(SIGNIFICANCE / 2), norm.isf(1 - POWER)
     discordance = np.asarray(discordance, dtype=float)
     a = z_a * np.sqrt(discordance)
     # (n + z_b^2) d^2 - 2 a sqrt(n) d + a^2 - z_b^2 D = 0
     root = np.sqrt(n * a**2 - (n + z_b**2) * (a**2 - z_b**2 * discordance))
-    fewest = np.ceil(np.log2(2 / SIGNIFICANCE))
-    return np.clip((a * np.sqrt(n) + root) / (n + z_b**2), fewest / n, 1)
+    return np.clip((a * np.sqrt(n) + root) / (n + z_b**2), FEWEST / n, 1)
+
+
+def exchange_p_values(differences: np.ndarray) -> np.ndarray:
+    """An exact two-sided test for rows that depend on each other within documents; `differences` (pairs, documents).
+
+    These are whole numbers: the rows of a document that only a got right, less those that only b got right. If a and b
+    were the same, their answers to a whole document could be exchanged; so p is the share of all exchanges, equally
+    likely, that give a sum as far from 0 as the one observed. With one row in each document this is McNemar's exact
+    test. (Fisher's randomisation test, The Design of Experiments, 1935, with documents as its units.)
+    """
+    return np.array([_exchange_p_value(row) for row in np.rint(differences).astype(int)])
+
+
+def _exchange_p_value(differences: np.ndarray) -> float:
+    steps = np.abs(differences[differences != 0])
+    if steps.max(initial=0) <= 1:
+        only_a = int((differences > 0).sum())
+        return float(mcnemar_p_values(np.array([only_a]), np.array([len(steps) - only_a]))[0])
+    chance = np.ones(1)  # of each sum from -total to total, one document after the other
+    for step in steps:
+        wider = np.zeros(len(chance) + 2 * step)
+        wider[: len(chance)] += chance / 2
+        wider[2 * step :] += chance / 2
+        chance = wider
+    total = steps.sum()
+    as_far = np.abs(np.arange(-total, total + 1)) >= abs(differences.sum())
+    return min(1.0, float(chance[as_far].sum()))
 
 
 def equivalence_p_values(
-    difference: np.ndarray, error: np.ndarray, freedom: np.ndarray, n: int, margin: float
+    difference: np.ndarray, error: np.ndarray, freedom: np.ndarray, n: int | np.ndarray, margin: float
 ) -> np.ndarray:
     """Two one-sided t tests (Schuirmann 1987): p for the claim that the true difference lies within +-`margin`.
 
     p is below 5 % exactly when the 90 % interval around the difference lies within the margin. The error is taken as no
-    less than a true difference of `margin` would give at the least, when each row that tells the two apart speaks for
-    the same one: sqrt(margin (1 - margin) / n). Without this, two arms that agree on ten rows would be equivalent
-    within any margin. For two single arms that is the score test of Tango (Statistics in Medicine 17, 1998) where
-    rows speak for one arm only, and close to it elsewhere.
+    less than a true difference of `margin` would give at the least, when each of the `n` independent units (rows, or
+    documents) that tells the two apart speaks for the same one: sqrt(margin (1 - margin) / n). Without this, two arms
+    that agree on ten rows would be equivalent within any margin. For two single arms on independent rows that is the
+    score test of Tango (Statistics in Medicine 17, 1998) where rows speak for one arm only, and close to it elsewhere.
     """
     error = np.maximum(error, np.sqrt(margin * (1 - margin) / n))
     return t.sf((margin - np.abs(difference)) / error, freedom)
@@ -133,7 +159,7 @@ def equivalence_verdicts(p: np.ndarray, low: np.ndarray, high: np.ndarray, margi
     return np.select([p < SIGNIFICANCE, beyond], [SHOWN, REFUTED], UNDECIDED)
 
 
-def _seed_pairs(runs: Sequence[Run], group_a: list[int], group_b: list[int]) -> list[tuple[int, int]]:
+def _seed_pairs(runs: Sequence[Answered], group_a: list[int], group_b: list[int]) -> list[tuple[int, int]]:
     if len(group_a) == len(group_b) == 1:
         return []
     alone = 1 in (len(group_a), len(group_b))
@@ -145,23 +171,27 @@ def _table(
 ) -> pd.DataFrame:
     """One row for each pair of contenders, whose names are in the rows of `arms`."""
     n = scores.correct.shape[1]
-    rate_a, rate_b = scores.accuracy.values[first], scores.accuracy.values[second]
-    f1_a, f1_b = scores.macro_f1.values[first], scores.macro_f1.values[second]
+    estimates = {name: difference_estimates(m, scores.seeds, first, second) for name, m in scores.measures.items()}
+    tested = next(iter(scores.measures))
+    rate_a, rate_b = (scores.measures[tested].values[side] for side in (first, second))
     right_in_both = (scores.correct @ scores.correct.T)[first, second]
     only_a, only_b = rate_a * n - right_in_both, rate_b * n - right_in_both
-    accuracy = difference_estimates(scores.accuracy, scores.seeds, first, second)
-    macro_f1 = difference_estimates(scores.macro_f1, scores.seeds, first, second)
-    error, freedom = accuracy.error, accuracy.freedom
+    error, freedom = estimates[tested].error, estimates[tested].freedom
     difference = rate_a - rate_b
     single = (scores.seeds[first] == 1) & (scores.seeds[second] == 1)
     # Two contenders with the same draws throughout have no error; their difference is 0, and so p is 1.
     ratio = np.divide(np.abs(difference), error, out=np.zeros_like(difference), where=error > 0)
-    p = np.where(single, mcnemar_p_values(only_a.round(), only_b.round()), 2 * t.sf(ratio, freedom))
-    detectable = np.where(
-        single,
-        smallest_detectable_difference(n, (only_a + only_b) / n),
-        (t.isf(SIGNIFICANCE / 2, freedom) + t.isf(1 - POWER, freedom)) * error,
-    )
+    p = 2 * t.sf(ratio, freedom)
+    detectable = (t.isf(SIGNIFICANCE / 2, freedom) + t.isf(1 - POWER, freedom)) * error
+    if scores.clusters is None:
+        exact, units = MCNEMAR, np.full(len(first), n)
+        p = np.where(single, mcnemar_p_values(only_a.round(), only_b.round()), p)
+        detectable = np.where(single, smallest_detectable_difference(n, (only_a + only_b) / n), detectable)
+    else:
+        exact, units = EXCHANGE, scores.measures[tested].freedom[first] + 1
+        of_documents = sums_by_cluster(scores.correct, scores.clusters)
+        p[single] = exchange_p_values(of_documents[first[single]] - of_documents[second[single]])
+        detectable = np.where(single, np.clip(detectable, FEWEST / n, 1), detectable)
     mode = arms["mode"].to_numpy()
     table = pd.concat(
         [
@@ -171,22 +201,12 @@ def _table(
         ],
         axis=1,
     )
-    numbers = {
-        "accuracy_a": rate_a,
-        "accuracy_b": rate_b,
-        "accuracy_difference": difference,
-        "accuracy_difference_low": accuracy.low,
-        "accuracy_difference_high": accuracy.high,
-        "macro_f1_a": f1_a,
-        "macro_f1_b": f1_b,
-        "macro_f1_difference": f1_a - f1_b,
-        "macro_f1_difference_low": macro_f1.low,
-        "macro_f1_difference_high": macro_f1.high,
-        "only_a_right": only_a,
-        "only_b_right": only_b,
-    }
+    numbers = {"only_a_right": only_a, "only_b_right": only_b}
+    for name, measure in scores.measures.items():
+        a, b, ends = measure.values[first], measure.values[second], estimates[name]
+        numbers |= {f"{name}_{part}": v for part, v in zip(OF_MEASURE, (a, b, a - b, ends.low, ends.high), strict=True)}
     table = table.assign(n=n, **{key: value.round(DIGITS) for key, value in numbers.items()})
-    table["test"] = np.where(single, MCNEMAR, STUDENT)
+    table["test"] = np.where(single, exact, STUDENT)
     table["p_value"] = _significant(p)
     table["p_value_holm"] = _significant(multipletests(p, method="holm")[1] if len(p) else p)
     table["cohens_h"] = proportion_effectsize(rate_a, rate_b).round(DIGITS)
@@ -195,14 +215,15 @@ def _table(
     table["equivalence_margin"] = margin
     table[["equivalence_p_value", "equivalence"]] = None
     if margin is not None:
-        p = equivalence_p_values(difference, error, freedom, n, margin)
+        p = equivalence_p_values(difference, error, freedom, units, margin)
         table["equivalence_p_value"] = _significant(p)
-        table["equivalence"] = equivalence_verdicts(p, accuracy.low, accuracy.high, margin)
+        table["equivalence"] = equivalence_verdicts(p, estimates[tested].low, estimates[tested].high, margin)
     names = np.array(arm_names(arms), dtype=object)
     table["sentence"] = [
-        sentence(row, a, b) for row, a, b in zip(table.to_dict("records"), names[first], names[second], strict=True)
+        sentence(row, a, b, tested)
+        for row, a, b in zip(table.to_dict("records"), names[first], names[second], strict=True)
     ]
-    return table[COLUMNS]
+    return table[columns(scores.measures)]
 
 
 def _significant(values: np.ndarray) -> np.ndarray:
@@ -210,29 +231,36 @@ def _significant(values: np.ndarray) -> np.ndarray:
     return np.array([float(f"{value:.{DIGITS}g}") for value in values])
 
 
-def sentence(row: dict, name_a: str, name_b: str) -> str:
-    """A row of the comparison table in words, from the side of a."""
-    points = f"{abs(row['accuracy_difference']) * 100:.1f}"
+def sentence(row: dict, name_a: str, name_b: str, measure: str = "accuracy") -> str:
+    """A row of the comparison table in words, from the side of a; `measure` is the one that was tested."""
+    what = measure.replace("_", " ")
+    difference = row[f"{measure}_difference"]
+    points = f"{abs(difference) * 100:.1f}"
     name_a = name_a[:1].upper() + name_a[1:]
-    interval = (
-        f"{CONFIDENCE_LEVEL:.0%} interval {row['accuracy_difference_low'] * 100:.1f} "
-        f"to {row['accuracy_difference_high'] * 100:.1f}"
-    ).replace("%", " %")
     if float(points) == 0:
-        where = f"{name_a} and {name_b} have the same accuracy to a tenth of a point"
+        where = f"{name_a} and {name_b} have the same {what} to a tenth of a point"
     else:
-        side = "above" if row["accuracy_difference"] > 0 else "below"
-        where = f"{name_a} is {points} {'point' if points == '1.0' else 'points'} {side} {name_b} in accuracy"
+        side = "above" if difference > 0 else "below"
+        where = f"{name_a} is {points} {'point' if points == '1.0' else 'points'} {side} {name_b} in {what}"
     p = f"p {p_text(row['p_value_holm'])} after Holm's correction"
-    parts = [f"{where} ({interval})"]
+    parts = [f"{where} ({interval_of_difference(row, measure)})"]
     if row["difference_shown"]:
         parts.append(f"the difference is shown ({p})")
     else:
         parts.append(f"no difference shown ({p})")
-        parts.append(f"this test could show {row['smallest_detectable_difference'] * 100:.1f} points")
+        if not np.isnan(row["smallest_detectable_difference"]):
+            parts.append(f"this test could show {row['smallest_detectable_difference'] * 100:.1f} points")
     if clause := equivalence_clause(row):
         parts.append(clause)
     return "; ".join(parts) + "."
+
+
+def interval_of_difference(row: Mapping, measure: str) -> str:
+    """The interval of a difference in words, in points; there is none over a single document."""
+    low, high = row[f"{measure}_difference_low"], row[f"{measure}_difference_high"]
+    if np.isnan(low):
+        return "no interval"
+    return f"{CONFIDENCE_LEVEL:.0%} interval {low * 100:.1f} to {high * 100:.1f}".replace("%", " %")
 
 
 def equivalence_clause(row: dict) -> str:
@@ -256,11 +284,11 @@ def other_side(row: dict) -> dict:
     swap = {}
     for key, value in row.items():
         if (key.endswith("_difference") and key != "smallest_detectable_difference") or key == "cohens_h":
-            swap[key] = -value
+            swap[key] = 0 - value  # no -0.0
         elif key.endswith("_difference_low"):
-            swap[key[: -len("low")] + "high"] = -value
+            swap[key[: -len("low")] + "high"] = 0 - value
         elif key.endswith("_difference_high"):
-            swap[key[: -len("high")] + "low"] = -value
+            swap[key[: -len("high")] + "low"] = 0 - value
         elif key.endswith("_a"):
             swap[key[:-1] + "b"] = value
         elif key.endswith("_b"):

@@ -20,9 +20,9 @@ def test_the_draws_are_a_bootstrap_of_rows_that_all_runs_share():
             rows = np.repeat(np.arange(40), weight)
             labels, predictions = one.labels[rows], one.predictions[rows]
             counts = np.bincount(labels * 4 + predictions, minlength=12).reshape(3, 4)
-            assert scores.accuracy.draws[k, draw] == pytest.approx((labels == predictions).mean())
-            assert scores.macro_f1.draws[k, draw] == pytest.approx(macro_f1_of_counts(counts))
-        assert scores.accuracy.values[k] == pytest.approx((one.labels == one.predictions).mean())
+            assert scores.measures["accuracy"].draws[k, draw] == pytest.approx((labels == predictions).mean())
+            assert scores.measures["macro_f1"].draws[k, draw] == pytest.approx(macro_f1_of_counts(counts))
+        assert scores.measures["accuracy"].values[k] == pytest.approx((one.labels == one.predictions).mean())
 
 
 def test_blocks_do_not_change_the_draws(monkeypatch):
@@ -30,10 +30,10 @@ def test_blocks_do_not_change_the_draws(monkeypatch):
     whole = score_runs(runs, resamples=25, seed=7)
     monkeypatch.setattr("reprolora.bootstrap.BLOCK", 100)
     parts = score_runs(runs, resamples=25, seed=7)
-    assert (whole.accuracy.draws == parts.accuracy.draws).all()
-    assert (whole.macro_f1.draws == parts.macro_f1.draws).all()
-    estimates = difference_estimates(whole.accuracy, whole.seeds, FIRST, SECOND)
-    difference = whole.accuracy.draws[0] - whole.accuracy.draws[1]
+    assert (whole.measures["accuracy"].draws == parts.measures["accuracy"].draws).all()
+    assert (whole.measures["macro_f1"].draws == parts.measures["macro_f1"].draws).all()
+    estimates = difference_estimates(whole.measures["accuracy"], whole.seeds, FIRST, SECOND)
+    difference = whole.measures["accuracy"].draws[0] - whole.measures["accuracy"].draws[1]
     assert (estimates.low[0], estimates.high[0]) == pytest.approx(tuple(np.quantile(difference, [0.025, 0.975])))
     assert estimates.error[0] == pytest.approx(difference.std()) and estimates.freedom[0] == np.inf
 
@@ -44,8 +44,8 @@ def test_seeds_that_differ_no_more_than_rows_explain_add_nothing():
     runs = [run(labels, predictions, "x", seed) for seed in (1, 2, 3)]
     scores = score_runs(runs, resamples=100)
     pooled = pool_seeds(scores, [[0, 1, 2]])
-    assert pooled.accuracy.seed_variance[0] == 0
-    assert (pooled.accuracy.draws[0] == scores.accuracy.draws[0]).all()
+    assert pooled.measures["accuracy"].seed_variance[0] == 0
+    assert (pooled.measures["accuracy"].draws[0] == scores.measures["accuracy"].draws[0]).all()
 
 
 def test_seeds_that_differ_widen_the_interval():
@@ -56,11 +56,11 @@ def test_seeds_that_differ_widen_the_interval():
     ]
     pooled = pool_seeds(score_runs(runs, resamples=2000), [[0, 1, 2]])
     values = np.array([800, 700, 600]) / 900
-    assert pooled.accuracy.values[0] == pytest.approx(values.mean())
-    assert pooled.accuracy.seed_variance[0] == pytest.approx(values.var(ddof=1) / 3)
-    assert pooled.accuracy.draws[0].var() > 0.9 * values.var(ddof=1) / 3
+    assert pooled.measures["accuracy"].values[0] == pytest.approx(values.mean())
+    assert pooled.measures["accuracy"].seed_variance[0] == pytest.approx(values.var(ddof=1) / 3)
+    assert pooled.measures["accuracy"].draws[0].var() > 0.9 * values.var(ddof=1) / 3
     # Nearly all of the variance is that of three seeds: two degrees of freedom, as in the textbook's t interval.
-    estimates = mean_estimates(pooled.accuracy, pooled.seeds)
+    estimates = mean_estimates(pooled.measures["accuracy"], pooled.seeds)
     assert estimates.freedom[0] == pytest.approx(2, abs=0.4)
     half = t.isf(0.025, 2) * values.std(ddof=1) / np.sqrt(3)
     assert (estimates.high[0] - estimates.low[0]) / 2 == pytest.approx(half, rel=0.15)
@@ -79,7 +79,7 @@ def test_intervals_of_differences_cover_the_truth_as_often_as_they_say(seeds, sp
         runs = random_runs(rng, n=400, seeds=range(seeds), seed_spread=spread)
         pooled = pool_seeds(score_runs(runs, resamples=200, seed=repeat), groups, seed=repeat)
         for name in covered:
-            ends = difference_estimates(getattr(pooled, name), pooled.seeds, FIRST, SECOND)
+            ends = difference_estimates(pooled.measures[name], pooled.seeds, FIRST, SECOND)
             # Both methods are drawn alike, so the true difference is 0.
             covered[name] += ends.low[0] <= 0 <= ends.high[0]
     for count in covered.values():

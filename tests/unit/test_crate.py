@@ -9,7 +9,7 @@ import pytest
 import rocrate
 
 import write_crate
-from fake_results import make_results
+from fake_results import make_instruction_results, make_results
 from reprolora.files import read_json, sha256_of
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +97,13 @@ def test_it_says_what_was_run_on_what_and_when(results, crate):
     assert "sha256:" + "c" * 64 in found["#model-smollm2-135m"]["identifier"]
     assert found["#author-1"]["name"] == "The Reprolora authors"
     assert found["#licence"]["name"] == "MIT"
+
+
+def test_data_made_from_documents_are_known_by_the_digest_of_these(tmp_path, monkeypatch):
+    results = make_instruction_results(tmp_path)
+    found = entities(make_crate(results, monkeypatch))
+    assert found["#dataset"]["identifier"] == "sha256:" + "e" * 64
+    assert found["#licence"]["name"] == "BSD-3-Clause"
 
 
 def test_the_same_results_give_the_same_crate(results, crate, monkeypatch):

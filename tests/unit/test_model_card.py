@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+import write_answers_card
 import write_model_card
-from fake_results import make_results
+from fake_results import make_instruction_results, make_results
+from reprolora.answer_runs import read_answers
+from reprolora.answer_statistics import intervals, score_answers
 from reprolora.files import read_json, write_json
 
 
@@ -117,3 +120,30 @@ def test_the_same_files_give_the_same_card(results, monkeypatch):
     first = Path(file).read_bytes()
     write_card(results, "lora", monkeypatch)
     assert Path(file).read_bytes() == first
+
+
+def test_the_card_of_an_adapter_that_answers_instructions(tmp_path, monkeypatch):
+    results = make_instruction_results(tmp_path)
+    results.settings["experiment"]["prompt"]["system"] = "Answer from the documentation."
+    training = read_json(results.trainings[0])
+    write_json(results.trainings[0], training | {"settings": training["settings"] | results.settings["experiment"]})
+    settings = {
+        "experiment": results.settings["experiment"],
+        "dataset": {"name": "flask-docs"} | results.settings["dataset"],
+        "model": {"name": "smollm2-135m"} | results.settings["models"]["smollm2-135m"],
+        "by_document": True,
+    }
+    files = {"training": results.trainings[0], "metrics": results.metrics[1], "output": tmp_path / "README.md"}
+    arguments = [f"--{name}={file}" for name, file in files.items()]
+    monkeypatch.setattr(sys, "argv", ["x", "--settings", json.dumps(settings), *arguments])
+    write_answers_card.main()
+    card = ModelCard.load(tmp_path / "README.md")
+    found = {result.metric_type: result for result in card.data.eval_results}
+    columns = intervals(score_answers([read_answers(results.metrics[1])], by_document=True), 120)
+    for name, value in read_json(results.metrics[1])["metrics"].items():
+        assert found[name].metric_value == pytest.approx(value, abs=2e-6)
+        assert found[name].metric_args["interval_95"] == [columns[f"{name}_low"][0], columns[f"{name}_high"][0]]
+        assert found[name].task_type == "question-answering"
+    assert f"| ROUGE-L | {found['rouge_l'].metric_value:.3f} | {columns['rouge_l_low'][0]:.3f} to " in card.text
+    assert "chat template around the instruction" in card.text and "    Answer from the documentation." in card.text
+    assert "INVALID" not in card.text and "Labels" not in card.text and card.data.license == "apache-2.0"

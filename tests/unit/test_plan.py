@@ -78,6 +78,22 @@ def test_arms_with_instructions_are_trained_alike_and_evaluated_by_rules_of_thei
     assert asked["prompt"] == trained["prompt"] and asked["answers"]["max_new_tokens"] == 7
 
 
+def test_rows_are_clusters_where_they_are_made_from_documents():
+    file = {"description": "Orders", "license": "MIT", "files": {"all": {"source": "file:README.md"}}}
+    override = {"instructions": {"orders": file}, "experiment": {"flask-docs": {"comparison": {"margin": 0.02}}}}
+    chosen = ("test", {"experiments": ["flask-docs"]})
+    configuration, _ = load_configuration(ROOT, [chosen, ("test", override)])
+    assert plan.summarize_answers_settings(configuration, "flask-docs") == {"by_document": True}
+    assert plan.compare_answers_settings(configuration, "flask-docs") == {"by_document": True, "margin": 0.02}
+    assert plan.list_answers_settings(configuration, "flask-docs") == {"before": ["zero-shot"]}
+    assert plan.write_answers_report_settings(configuration, "flask-docs")["dataset"]["license"] == "BSD-3-Clause"
+    crate = plan.write_crate_settings(configuration, "flask-docs")["dataset"]
+    assert crate["documents"]["source"] == "pypi:flask==3.1.3"
+    override["experiment"]["flask-docs"]["dataset"] = "orders"
+    configuration, _ = load_configuration(ROOT, [chosen, ("test", override)])
+    assert plan.plot_changes_settings(configuration, "flask-docs") == {"by_document": False, "before": ["zero-shot"]}
+
+
 def test_a_prompt_has_the_keys_that_its_task_reads():
     configuration = load(methods=["lora"])
     [arm] = plan.arms(configuration, "sentiment")

@@ -127,7 +127,7 @@ def page(results):
 
 def answer_of(results):
     tables = write_tables(results)
-    sources = report.Sources(
+    sources = report.LabelSources(
         metrics_table=tables / "metrics.csv",
         pooled_table=tables / "metrics_pooled.csv",
         main_table=[],
@@ -145,7 +145,7 @@ def answer_of(results):
         dataset=results.dataset,
         split=results.split,
     )
-    read = report.Results.read(results.settings, sources)
+    read = report.Results.read(results.settings, sources, ("accuracy", "macro_f1"))
     return report.answer(read), read
 
 
@@ -362,7 +362,7 @@ def test_the_audit_and_the_mistakes_are_shown(results, page):
 
 def test_missing_parts_are_named(results, tmp_path):
     with pytest.raises(UserError, match="accuracy is no figure that the report knows, or one of its three files"):
-        report.figure_blocks([tmp_path / "accuracy.svg"], str)
+        report.figure_blocks([tmp_path / "accuracy.svg"], report.CAPTIONS, str)
     broken = read_json(results.metrics[0])
     file = tmp_path / "metrics.json"
     write_json(file, {key: value for key, value in broken.items() if key != "arm"})

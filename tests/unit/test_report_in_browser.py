@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import test_answers_report
 from test_report import write_page
 
-from fake_results import make_results
+from fake_results import make_instruction_results, make_results
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -159,3 +160,23 @@ def test_it_fits_the_screen_and_follows_the_scheme(open_page, viewport, scheme):
     assert width[0] <= width[1]
     channels = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
     assert (sum(channels) > 600) == (scheme == "light")
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_the_report_of_instructions_fits_too_and_its_tables_sort(browser, tmp_path, viewport):
+    text = f'"quoted", <b>bold</b> {"long" * 40}'
+    results = make_instruction_results(tmp_path, seeds=(1, 2), failed=("qlora",), text=text)
+    test_answers_report.write_page(results)
+    context, errors, requests = browser.new_context(viewport=viewport), [], []
+    page = context.new_page()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((tmp_path / "report.html").as_uri())
+    width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width[0] <= width[1]
+    page.locator("#table-metrics thead button").nth(2).click()
+    accuracy = values(page, "table-metrics", 2)
+    assert len(accuracy) == 2 and accuracy == sorted(accuracy, reverse=True)
+    context.close()
+    assert errors == [] and {url.partition(":")[0] for url in requests} <= {"file", "data"}

@@ -13,7 +13,7 @@ from fake_results import FakeMethod, make_results
 from fake_runs import random_runs, run
 from reprolora.arms import ALL_SEEDS, read_all_runs
 from reprolora.statistics import (
-    COLUMNS,
+    columns,
     compare_runs,
     equivalence_p_values,
     equivalence_verdicts,
@@ -41,7 +41,7 @@ def test_a_comparison_worked_by_hand():
     # Wrong on two rows of a (called b) and INVALID on one of c.
     second = run(labels, [1, 1, *labels[2:19], 3], "second")
     [row] = compare_runs([first, second]).to_dict("records")
-    assert list(row) == COLUMNS
+    assert list(row) == columns(["accuracy", "macro_f1"])
     assert (row["level"], row["n"], row["seed_a"], row["test"]) == ("method", 20, 1, "McNemar exact")
     assert (row["accuracy_a"], row["accuracy_b"], row["accuracy_difference"]) == (1.0, 0.85, 0.15)
     assert (row["only_a_right"], row["only_b_right"]) == (3, 0)
@@ -188,7 +188,7 @@ def test_modes_are_compared_within_themselves_and_with_the_baselines(tmp_path):
 
 def test_one_arm_has_nobody_to_be_compared_with():
     table = compare_runs([run([0, 1, 2], [0, 1, 2])])
-    assert table.empty and list(table.columns) == COLUMNS
+    assert table.empty and list(table.columns) == columns(["accuracy", "macro_f1"])
 
 
 def test_a_sentence_says_it_from_the_first_ones_side_and_from_the_others():

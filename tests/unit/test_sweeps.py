@@ -11,7 +11,7 @@ from test_report import Page, run, write_page
 import select_candidates
 from fake_results import make_results
 from reprolora import plan
-from reprolora.arms import read_arms
+from reprolora.arms import ALL_SEEDS, read_all_runs, read_arms
 from reprolora.configuration import ConfigurationError, load_configuration
 from reprolora.errors import UserError
 from reprolora.files import read_json, write_json
@@ -261,16 +261,30 @@ def test_the_report_says_what_was_tried_and_selected(tmp_path):
 
 def curve_of(tmp_path, seeds=(1,), modes=("generate",)) -> pd.DataFrame:
     results = make_results(tmp_path, rows=60, seeds=seeds, modes=modes)
-    contents = [c for c in read_arms(results.metrics) if c["arm"]["method"] in ("tfidf", "lora", "qlora")]
+    files = [file for file in results.metrics if file.parts[-3] in ("tfidf", "lora", "qlora")]
+    contents = read_arms(files)
     points = [json.loads(json.dumps(content)) for content in contents for _ in range(4)]
     for number, content in enumerate(points):
         content["arm"]["variant"] = f"rows={(25, 50, 400, 2400)[number % 4]}"
-    return learning_curve_table(points + contents, 2520)
+    runs = read_all_runs([*(file for file in files for _ in range(4)), *files])
+    return learning_curve_table(points + contents, runs, 2520)
 
 
 @pytest.mark.parametrize("case", [{}, {"seeds": (1, 2, 3)}, {"modes": ("generate", "likelihood")}])
 def test_the_curve_fits_its_figure(tmp_path, case):
     assert list(faults(draw_learning_curve(curve_of(tmp_path, **case)))) == []
+
+
+def test_the_seeds_of_a_point_are_pooled(tmp_path):
+    table = curve_of(tmp_path, seeds=(1, 2, 3))
+    point = table[(table["name"] == "LoRA") & (table["rows"] == 400)]
+    assert point["seed"].tolist() == [1, 2, 3, ALL_SEEDS]
+    single, pooled = point.iloc[:3], point.iloc[3]
+    assert pooled["accuracy"] == pytest.approx(single["accuracy"].mean(), abs=1e-6)
+    # The interval of the mean is narrower than that of one seed, but the rows are the same: not by the root of three.
+    width = (single["accuracy_high"] - single["accuracy_low"]).mean()
+    assert width / 3**0.5 < pooled["accuracy_high"] - pooled["accuracy_low"] < width
+    assert (table.loc[table["name"] == "TF-IDF", "seed"] != ALL_SEEDS).all()
 
 
 def test_a_curve_runs_from_few_rows_to_all(tmp_path):

@@ -79,6 +79,23 @@ def test_both_arms_answer_the_same_rows_and_are_judged(made):
     assert sum(int(line[name]) for name in ("wins", "ties", "losses")) == 5
 
 
+def test_the_report_is_made_with_its_tables_figures_and_cards(made):
+    results = made.folder / "results/orders"
+    page = (results / "report.html").read_text()
+    assert "has the highest domain accuracy" in page and "A public tutorial's claim" in page and 'id="judge"' in page
+    with (results / "tables/metrics.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["method"] for row in rows] == ["zero-shot", "lora"] and {row["status"] for row in rows} == {"ok"}
+    for name in ("answers", "changes", "training", "resources"):
+        assert all((results / f"figures/{name}.{kind}").stat().st_size > 0 for kind in ("png", "svg", "csv"))
+    card = (results / "tiny/lora/seed1/adapter/README.md").read_text()
+    assert f"| Domain accuracy | {float(rows[1]['domain_accuracy']):.3f} |" in card
+    crate = json.loads((results / "ro-crate-metadata.json").read_text())
+    files = {entity["@id"] for entity in crate["@graph"]}
+    assert {"report.html", "tables/answers.csv", "tables/judge.csv", "tiny/lora/seed1/predictions.jsonl"} <= files
+    assert made.dry_run() == {}
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -115,5 +132,44 @@ def test_a_module_reruns_what_imports_it(made, name, expected):
     file.write_text(before + "\n# changed\n")
     try:
         assert rerun(made, {}) == expected
+    finally:
+        file.write_text(before)
+
+
+AFTER_SCORES = {"write_main_table", "plot_answers"}
+AFTER_ALL = {"write_answers_report", "write_crate"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"comparison": {"margin": 0.02}}, {"compare_answers"}),
+        ({"title": "Others"}, {"write_answers_card"}),
+    ],
+)
+def test_a_key_makes_again_what_shows_it(made, value, expected):
+    assert made.dry_run(*made.override({"experiment": {"orders": value}})).keys() == expected | AFTER_ALL
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("answers_report", set()),
+        ("answers_method", set()),
+        ("answer_figures", {"plot_answers", "plot_changes"}),
+        ("answer_statistics", {"summarize_answers", "compare_answers", "write_answers_card"} | AFTER_SCORES),
+        (
+            "answer_runs",
+            {"summarize_answers", "compare_answers", "write_answers_card", "list_answers", "plot_changes"}
+            | AFTER_SCORES,
+        ),
+    ],
+)
+def test_a_module_makes_again_what_imports_it(made, name, expected):
+    file = made.folder / f"scripts/reprolora/{name}.py"
+    before = file.read_text()
+    file.write_text(before + "\n# changed\n")
+    try:
+        assert made.dry_run().keys() == expected | AFTER_ALL
     finally:
         file.write_text(before)

@@ -312,9 +312,14 @@ COLLECTING = (
 )
 MODULES = {
     "__init__": EVERY,
+    "answer_figures": (),
     "answer_probe": ("train_adapter",),
+    "answer_runs": (),
     "answer_scores": (),
+    "answer_statistics": (),
     "answer_store": (),
+    "answers_method": (),
+    "answers_report": (),
     "archives": ("fetch_model", "prepare_dataset"),
     "arms": (*COLLECTING, "write_model_card", "plot_audit"),
     "asked_questions": (),
@@ -406,14 +411,16 @@ MODULES = {
     "training": ("train_adapter",),
     "writing": (),
 }
+SHARED_SECTIONS = ("_arms", "_method", "_reproducibility", "_resources", "_settings", "_sweep")
 # The same for files of the library that are no modules.
 TEMPLATES = {
     "references.bib": ("write_report",),
     "templates/model_card.md.jinja": ("write_model_card",),
     **{
         f"templates/{name}.html.jinja": ("write_report",)
-        for name in ("report", "_audit", "_errors", "_method", "_reproducibility", "_sweep")
+        for name in ("report", "page", "_macros", "_audit", "_errors", *SHARED_SECTIONS)
     },
+    "templates/answers_report.html.jinja": (),
     "templates/published_dataset.md.jinja": (),
     "templates/published_model.md.jinja": (),
     "templates/review.html.jinja": (),
