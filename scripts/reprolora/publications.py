@@ -79,6 +79,7 @@ def _render(template: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         loader=jinja2.FileSystemLoader(TEMPLATES),
     )
     return environment.get_template(template).render(values)
@@ -134,6 +135,7 @@ def _model_card(publication: Mapping[str, Any]) -> str:
         "published_model.md.jinja",
         card_data=data.to_yaml(),
         name=publication["repository"].partition(":")[2],
+        library="transformers" if publication["repository"].startswith("hf:") else "modelscope",
         what=what,
         experiment=_told(publication["experiment"]),
         model=_told(model),

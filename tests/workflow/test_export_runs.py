@@ -44,6 +44,7 @@ def test_an_adapter_is_exported_and_listed_for_publishing(another):
     card = (another.folder / "results/publish/modelscope/me/merged/README.md").read_text()
     changes = json.loads((another.folder / LORA / "merged/changes.json").read_text())
     assert f"it gave {changes['changed']} of 15 answers to test rows otherwise" in card
+    assert "from modelscope import" in card
 
     # The results are those of a run without exports, and a second export has nothing to do.
     assert another.dry_run(*options) == {}
