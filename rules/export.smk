@@ -64,8 +64,8 @@ rule evaluate_export:
         base="results/models/{model}/manifest.json",
         training=of_training("training"),
         before=answers_before_export,
-        train=split_file("train.jsonl"),
-        validation=split_file("validation.jsonl"),
+        train=[],
+        validation=[],
         test=split_file("test.jsonl"),
     output:
         predictions="results/exports/{experiment}/{model}/{method}/seed{seed}/{format}/predictions.jsonl",
@@ -77,7 +77,7 @@ rule evaluate_export:
     benchmark:
         "results/benchmarks/evaluate_export/{experiment}/{model}/{method}/seed{seed}/{format}.tsv"
     wildcard_constraints:
-        experiment=any_of(EXPERIMENTS.keys() - INSTRUCTION_EXPERIMENTS),
+        experiment=any_of(LABEL_EXPERIMENTS),
         method=methods_and_variants("train_adapter"),
     conda:
         TRAINING_ENVIRONMENT

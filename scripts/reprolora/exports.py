@@ -36,8 +36,8 @@ def export_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--base", type=Path, required=True, help="the base model's manifest.json, for its tokenizer")
     parser.add_argument("--training", type=Path, required=True, help="training.json")
     parser.add_argument("--before", type=Path, required=True, help="predictions.jsonl of what was exported")
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--validation", required=True)
+    for split in ("train", "validation"):
+        parser.add_argument(f"--{split}", nargs="?", help="its rows, for the wrong answers to choose among")
     parser.add_argument("--test", required=True)
     parser.add_argument("--settings", type=json.loads, required=True, help="JSON: what the rule passes as settings")
     parser.add_argument("--predictions", type=Path, required=True)

@@ -90,7 +90,7 @@ def test_only_steps_with_a_model_ask_for_a_gpu(fresh, hardware, expected):
     done = subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, check=True)
     asking = json.loads(done.stdout.splitlines()[-1])
     with_a_model = ("train_adapter", "evaluate_adapter", "evaluate_prompted", "generate_pairs_locally", "doctor")
-    with_a_model += ("evaluate_export", "evaluate_export_answers")
+    with_a_model += ("evaluate_adapter_answers", "evaluate_base_answers", "evaluate_export", "evaluate_export_answers")
     assert asking == dict.fromkeys(with_a_model, expected)
 
 
