@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from reprolora import configuration as c
+from reprolora.configuration.declarations import alternatives, is_section, section_of
 from reprolora.errors import UserError, run_script
 from reprolora.files import write_text
 
@@ -163,17 +164,13 @@ def tables() -> str:
 
 def section_rows(model: type[BaseModel], prefix: str) -> typing.Iterator[str]:
     for key, field in model.model_fields.items():
-        inner = next((o for o in c._alternatives(field.annotation) if is_section(o)), None)
-        named = next((o for o in c._alternatives(field.annotation) if typing.get_origin(o) is dict), None)
+        inner = section_of(field.annotation)
+        named = next((o for o in alternatives(field.annotation) if typing.get_origin(o) is dict), None)
         yield row(prefix + key, field)
         if inner:
             yield from section_rows(inner, f"{prefix}{key}.")
         elif named and is_section(typing.get_args(named)[1]):
             yield from section_rows(typing.get_args(named)[1], f"{prefix}{key}.{PLACES.get(key, 'LABEL')}.")
-
-
-def is_section(option: Any) -> bool:
-    return isinstance(option, type) and issubclass(option, BaseModel)
 
 
 def row(key: str, field: Any) -> str:
@@ -189,7 +186,7 @@ def row(key: str, field: Any) -> str:
 
 def values(field: Any) -> str:
     """The values that a key takes, in a few words."""
-    options = c._alternatives(field.annotation)
+    options = alternatives(field.annotation)
     words = []
     for option in options:
         origin, arguments = typing.get_origin(option), typing.get_args(option)

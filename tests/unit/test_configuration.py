@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from reprolora import configuration as c
+from reprolora.configuration.declarations import alternatives
 
 ROOT = Path(__file__).parents[2]
 MINE = {
@@ -548,10 +549,10 @@ def test_a_default_that_is_written_out_is_the_same_value(root):
 def sections(model):
     yield model
     for field in model.model_fields.values():
-        for option in c._alternatives(field.annotation):
+        for option in alternatives(field.annotation):
             inner = getattr(option, "__args__", ())
             for kind in (option, *inner):
-                for part in c._alternatives(kind):
+                for part in alternatives(kind):
                     if isinstance(part, type) and issubclass(part, BaseModel):
                         yield from sections(part)
 
