@@ -621,7 +621,13 @@ def _instruction_files(results, models, test_rows, review, text) -> None:
                 **{"duplicate_documents": ["docs/copy.rst"], "cut_blocks": 2, "max_tokens": 512},
             },
             "pairs": {
-                **{"pairs": sum(rows.values()) + 8, "rejected": 0, "replacements": 0, "chunks_without_pairs": 30},
+                **{
+                    "pairs": sum(rows.values()) + 8,
+                    "rejected": 0,
+                    "replacements": 0,
+                    "chunks_without_pairs": 30,
+                    "documents_without_pairs": ["a <silent>.pdf"],
+                },
                 "generator": {"kind": "headings", "subject": "Flask"},
             },
         },

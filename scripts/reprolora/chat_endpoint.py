@@ -4,6 +4,7 @@ Every answer that was received is stored before it is read, malformed ones and r
 for. A run that starts again reads them in the same order and goes on where it was stopped.
 """
 
+import json
 import logging
 import os
 import threading
@@ -68,6 +69,7 @@ class ChatEndpoint:
         self.sent = 0
         self.requests = len(answers)
         self.dollars = sum(map(self._price, answers))
+        self._unpriced = any(answer["usage"] is None for answer in answers)
         self._reserved, self._under_way = 0.0, 0  # dollars and requests
 
     def spent(self) -> dict[str, Any]:
@@ -160,6 +162,7 @@ class ChatEndpoint:
                 with self._lock:
                     self.requests += 1
                     self.dollars += self._price(answer)
+                    self._unpriced |= answer["usage"] is None
                 self._release(reserved)
                 return answer
         raise AssertionError("the last try returns or raises")
@@ -205,13 +208,18 @@ class ChatEndpoint:
         budget, prices = self.settings["budget"], self.settings["prices"]
         most = 0.0
         if prices:
-            # A token for each character: more than the endpoint will count.
-            tokens = sum(len(message["content"]) for message in request["body"]["messages"])
+            # A token for each byte of all that is sent: more than the endpoint will count.
+            tokens = len(json.dumps(request["body"], ensure_ascii=False).encode())
             most = (tokens * prices["input"] + self.settings["max_tokens"] * prices["output"]) / 1e6
         with self._lock:
             if budget["requests"] is not None and self.requests + self._under_way >= budget["requests"]:
                 raise self._stop(
                     f"the budget of {budget['requests']} requests is spent; raise {self.section}.budget.requests"
+                )
+            if budget["dollars"] is not None and self._unpriced:
+                raise self._stop(
+                    "the endpoint does not say how many tokens an answer took, so nobody can tell what is spent; set "
+                    f"{self.section}.budget.requests in place of dollars"
                 )
             if budget["dollars"] is not None and self.dollars + self._reserved + most > budget["dollars"]:
                 spent = f"{self.dollars:.4f} of the budget of {budget['dollars']:g} dollars are spent"

@@ -131,6 +131,10 @@ def write_pairs(
     lost = [pair for pair in pairs if pair.rejected and pair.chunk not in replaced]
     for pair in lost:
         logging.info("%s: dropped, since it was rejected and nothing replaces it: %s", pair.document, pair.instruction)
+    asked_about = {pair.document for pair in kept}
+    silent = [name for name in dict.fromkeys(chunk.document for chunk in chunks) if name not in asked_about]
+    if silent:
+        logging.warning("no questions from %d documents: %s", len(silent), ", ".join(silent))
     write_jsonl(path, (pair.row() for pair in pairs))
     write_json(
         summary,
@@ -139,6 +143,7 @@ def write_pairs(
             "rejected": len(pairs) - len(kept),
             "replacements": sum(pair.attempt > 0 for pair in kept),
             "chunks_without_pairs": len(chunks) - len({pair.chunk for pair in kept}),
+            "documents_without_pairs": silent,
             **facts,
         },
     )

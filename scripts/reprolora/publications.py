@@ -56,11 +56,11 @@ def _link(file: str | Path, place: Path) -> None:
 
 
 def _base_on_hub(source: str) -> dict[str, str | None]:
-    """Where PEFT finds the base model: not in a folder of the machine that trained."""
+    """Where PEFT finds the base model; nothing for one that came from a folder of the machine that trained."""
     parsed = parse_source(source)
-    return {"base_model_name_or_path": parsed.name if parsed.kind == "hf" else source} | (
-        {"revision": parsed.version} if parsed.kind == "hf" else {}
-    )
+    if parsed.kind == "hf":
+        return {"base_model_name_or_path": parsed.name, "revision": parsed.version}
+    return {"base_model_name_or_path": None if parsed.kind == "file" else source}
 
 
 def _licences(publication: Mapping[str, Any]) -> str:

@@ -711,6 +711,23 @@ def test_documents_that_are_not_there(root):
     assert line.startswith(f"{DOCS}: flask-docs.documents.source: no file or folder 'nowhere'")
 
 
+def test_two_experiments_do_not_publish_to_one_repository(root):
+    for name, repository in (("sentiment", "hf:me/Tweets"), ("sentiment-seeds", "hf:me/tweets")):
+        edit(root, f"config/experiments/{name}.yaml", "publish", {repository: {"what": "dataset"}})
+    edit(root, "config/config.yaml", "experiments", ["sentiment", "sentiment-seeds"])
+    [line] = lines(root)
+    assert "experiments: several publications of the chosen experiments name 'hf:me/tweets'" in line
+
+
+@pytest.mark.parametrize("url", ["notaurl", "ftp://x/v1", "https://user:secret@x.y/v1", "https://x.y/v1?key=secret"])
+def test_an_endpoint_is_an_address_without_a_key(root, url):
+    judge = {"judge": {"model": "gpt", "base_url": url}}
+    edit(root, "config/experiments/flask-docs.yaml", "answers", judge)
+    edit(root, "config/config.yaml", "experiments", ["flask-docs"])
+    [line] = lines(root)
+    assert line.startswith("config/experiments/flask-docs.yaml: answers.judge.base_url: ") and "secret" not in line
+
+
 def test_a_judge_needs_answers_to_compare_with_and_its_labels(root):
     edit(root, "config/experiments/flask-docs.yaml", "answers", {"judge": {"model": "gpt", "labels": "labels.csv"}})
     [line] = lines(root, ("--config", {"experiments": ["flask-docs"]}))

@@ -190,6 +190,16 @@ def test_the_budget_of_requests_counts_earlier_runs(server, tmp_path):
     assert make_pairs(chunk(1), generator(server, tmp_path, budget={"requests": 2}), ()), "what is there costs nothing"
 
 
+def test_a_budget_of_money_needs_an_endpoint_that_counts_tokens(server, tmp_path):
+    server.usage = None
+    priced = {"prices": {"input": 10, "output": 20}, "budget": {"dollars": 5}}
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"how many tokens .* set generator\.budget\.requests in place"):
+            for number in range(5):
+                make_pairs(chunk(number), generator(server, tmp_path, **priced), ())
+    assert server.answered == 1, "the first answer told, and the second run asked nothing"
+
+
 def test_the_budget_of_money_is_never_exceeded(server, tmp_path):
     """100 tokens of request at 10 dollars a million and 50 of answer at 20 are 0.002 dollars."""
     priced = {"prices": {"input": 10, "output": 20}, "max_tokens": 60}

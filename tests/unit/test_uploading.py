@@ -127,6 +127,10 @@ def test_the_base_model_is_named_as_others_find_it(tmp_path, adapter):
     content = read_json(folder / "adapter_config.json")
     assert (content["base_model_name_or_path"], content["revision"]) == ("maker/base", "a" * 40)
     assert content["r"] == 4
+    local = adapter | {"model": adapter["model"] | {"source": "file:/home/someone/base"}}
+    done, folder = publish(tmp_path, "hf:me/local", "http://127.0.0.1:9", local, upload=False)
+    assert done.returncode == 0, done.stderr
+    assert read_json(folder / "adapter_config.json")["base_model_name_or_path"] is None
     assert "/home/someone" in Path(adapter["files"]["adapter"][0]).read_text(), "the adapter itself was changed"
 
 

@@ -74,6 +74,11 @@ def _main_faults(configuration: Configuration, root: Path) -> Iterator[Fault]:
         if repository not in offered:
             near = did_you_mean(repository, offered) or "; name it under `publish` in the experiment's file"
             yield Fault(path=("upload", number), message=f"no chosen experiment publishes {repository!r}{near}")
+    # Hubs take names in capitals for the same.
+    names = [repository.lower() for repository in offered]
+    for twin in dict.fromkeys(name for number, name in enumerate(names) if name in names[:number]):
+        message = f"several publications of the chosen experiments name {twin!r}; give each a repository of its own"
+        yield Fault(path=("experiments",), message=message)
     if CLASSICAL in configuration.models:
         message = f"{CLASSICAL!r} is the folder of arms without a language model; rename this one"
         yield Fault(path=("models", CLASSICAL), message=message)

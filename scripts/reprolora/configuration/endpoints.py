@@ -1,10 +1,20 @@
 """Models that are asked at an endpoint: what generates instructions and what judges answers have this in common."""
 
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from reprolora.configuration.sections import Section, Text
+from reprolora.configuration.sections import Section
+
+
+def _check_url(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f"{text!r} is no address of an endpoint; write one such as http://localhost:8000/v1")
+    if url.username or url.password or url.query or url.fragment:
+        raise ValueError("only scheme, host, port and path; a key belongs into the environment variable")
+    return text
 
 
 class Budget(Section):
@@ -24,7 +34,10 @@ class Prices(Section):
 class Endpoint(Section):
     """How a model at an endpoint with OpenAI's protocol (OpenAI, vLLM, llama.cpp) is asked."""
 
-    base_url: Text = Field(default="https://api.openai.com/v1", description="The endpoint.")
+    base_url: Annotated[str, AfterValidator(_check_url)] = Field(
+        default="https://api.openai.com/v1",
+        description="The endpoint: http:// or https://, host and path. It is kept with each answer, so no key in it.",
+    )
     key_variable: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         default="OPENAI_API_KEY",
         description="The environment variable that holds the key. The key itself is written nowhere.",
