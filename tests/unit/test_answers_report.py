@@ -175,6 +175,7 @@ def test_every_section_says_what_it_should(results, page):
         "2 html, 74 rst; 1 refused; 12 files of other types passed over",
         "1 duplicate documents, 7 duplicate chunks",
         "docs/scan.pdf holds no text",
+        "30 chunks without any, and so nothing of a <silent>.pdf;",
         "5 answers that their chunk does not support, of which 5 were left out",
         "train 480 479",
         "What is a view? test What is, then, a view?",
