@@ -638,6 +638,11 @@ INSTRUCTION_FAULTS = {
     "documents without review": ("review", None, "review goes with documents"),
     "neither skipped nor decided": ("review.skip", False, "review: give either decisions, the file of the reviewer"),
     "skipped and decided": ("review.decisions", "d.json", "review: give either decisions"),
+    "decisions in a folder": (
+        "review",
+        {"decisions": "config"},
+        "review.decisions: 'config' is a folder; name the file",
+    ),
     "a generator without its model": (
         "generator.kind",
         "openai",

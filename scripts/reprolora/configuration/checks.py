@@ -155,6 +155,10 @@ def _instruction_faults(configuration: Configuration, experiment: Experiment, ro
     for part, file in dataset.sources.items():
         place = (*at, "documents", "source") if dataset.documents else (*at, "files", part, "source")
         yield from _missing_source(place, file.source, root, "file or folder")
+    # The file of decisions is there only once somebody has decided.
+    if dataset.review.decisions and (root / dataset.review.decisions).is_dir():
+        message = f"{dataset.review.decisions!r} is a folder; name the file that the decisions will be in"
+        yield Fault(path=(*at, "review", "decisions"), message=message)
     named = [((*at, "chunks", "model"), dataset.chunks.model)] if dataset.chunks else []
     if dataset.generator.kind == "local":
         named.append(((*at, "generator", "model"), dataset.generator.model))
