@@ -156,7 +156,7 @@ def _instruction_faults(configuration: Configuration, experiment: Experiment, ro
         place = (*at, "documents", "source") if dataset.documents else (*at, "files", part, "source")
         yield from _missing_source(place, file.source, root, "file or folder")
     # The file of decisions is there only once somebody has decided.
-    if dataset.review.decisions and (root / dataset.review.decisions).is_dir():
+    if dataset.review and dataset.review.decisions and (root / dataset.review.decisions).is_dir():
         message = f"{dataset.review.decisions!r} is a folder; name the file that the decisions will be in"
         yield Fault(path=(*at, "review", "decisions"), message=message)
     named = [((*at, "chunks", "model"), dataset.chunks.model)] if dataset.chunks else []
