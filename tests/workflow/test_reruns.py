@@ -273,7 +273,7 @@ LEAVES = {
     "experiment.parity.training.gradient_checkpointing": (True, TRAIN),
     "experiment.parity.diagnosis.loss": (3, TRAIN),
     "experiment.parity.diagnosis.steps": (50, TRAIN),
-    "experiment.parity.diagnosis.action": ("stop", NOTHING),
+    "experiment.parity.diagnosis.action": ("stop", REPORT),
     "experiment.parity.training.engine": ("plain", TRAIN),
     "experiment.parity.evaluation.modes": (["generate", "likelihood"], ASK | {"plot_calibration": 1}),
     "experiment.parity.evaluation.max_new_tokens": (3, ASK),
