@@ -106,7 +106,7 @@ rule write_model_card:
         mem_mb=500,
     params:
         code=code_of("write_model_card"),
-        settings=write_model_card_settings,
+        settings=arm_settings("write_model_card"),
     message:
         "Writing the model card of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:
@@ -133,7 +133,7 @@ rule write_answers_card:
         mem_mb=500,
     params:
         code=code_of("write_answers_card"),
-        settings=write_answers_card_settings,
+        settings=arm_settings("write_answers_card"),
     message:
         "Writing the model card of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:

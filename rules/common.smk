@@ -338,9 +338,8 @@ def published_files(experiment, repository):
     """The files that a publication is made of, by what they are."""
     publication = EXPERIMENTS[experiment].publish[repository]
     if publication.what == "dataset":
-        names = {"train": "train.jsonl", "validation": "validation.jsonl", "test": "test.jsonl"}
-        folder = f"results/{experiment}/splits/seed{EXPERIMENTS[experiment].split.seed}"
-        return {what: f"{folder}/{name}" for what, name in names.items()} | {"summary": f"{folder}/summary.json"}
+        rows = {what: split_path(experiment, f"{what}.jsonl") for what in ("train", "validation", "test")}
+        return rows | {"summary": split_path(experiment, "summary.json")}
     arm = plan.published_arm(experiment, publication)
     trained = trained_arm(arm)
     [card] = expand(rules.write_model_card.output, **trained.wildcards)
@@ -552,11 +551,12 @@ def own_model_arguments(wildcards):
 # Settings: for each rule, as JSON, the part of the configuration that it reads
 
 
-def arm_settings(stage):
-    """A params function: the settings of a rule for an arm."""
+def arm_settings(rule, *wildcard_names):
+    """A params function: the settings of a rule for an arm, and for what these wildcards choose."""
 
     def settings(wildcards):
-        return canonical_json(plan.SETTINGS[stage](CONFIGURATION, arm_of(wildcards)))
+        chosen = [getattr(wildcards, name) for name in wildcard_names]
+        return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, arm_of(wildcards), *chosen))
 
     return settings
 
@@ -571,26 +571,8 @@ def settings_of(rule, *wildcard_names):
     return settings
 
 
-def settings_of_export(rule):
-    """A params function: the settings of a rule for an exported model."""
-
-    def settings(wildcards):
-        format = [wildcards.format] if "format" in wildcards.keys() else []
-        return canonical_json(getattr(plan, f"{rule}_settings")(CONFIGURATION, arm_of(wildcards), *format))
-
-    return settings
-
-
 def check_leakage_settings(wildcards):
     return Untracked(settings_of("check_leakage", "experiment")(wildcards))
-
-
-def write_model_card_settings(wildcards):
-    return canonical_json(plan.write_model_card_settings(CONFIGURATION, arm_of(wildcards)))
-
-
-def write_answers_card_settings(wildcards):
-    return canonical_json(plan.write_answers_card_settings(CONFIGURATION, arm_of(wildcards)))
 
 
 def action_on_diagnosis(wildcards):

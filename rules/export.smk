@@ -25,7 +25,7 @@ rule merge_adapter:
         mem_mb=4000,
     params:
         code=code_of("merge_adapter"),
-        settings=settings_of_export("merge_adapter"),
+        settings=arm_settings("merge_adapter"),
     message:
         "Merging {wildcards.method} into {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:
@@ -49,7 +49,7 @@ rule export_gguf:
         mem_mb=4000,
     params:
         code=code_of("export_gguf"),
-        settings=settings_of_export("export_gguf"),
+        settings=arm_settings("export_gguf"),
     message:
         "Writing the GGUF file of {wildcards.method} on {wildcards.model} for {wildcards.experiment} (seed {wildcards.seed})"
     shell:
@@ -87,7 +87,7 @@ rule evaluate_export:
         mem_mb=4000,
     params:
         code=code_of("evaluate_export"),
-        settings=settings_of_export("evaluate_export"),
+        settings=arm_settings("evaluate_export", "format"),
     message:
         "Loading {wildcards.method} on {wildcards.model} as {wildcards.format} for the answers of {wildcards.experiment} (seed {wildcards.seed})"
     shell:
@@ -117,7 +117,7 @@ use rule evaluate_export as evaluate_export_answers with:
         method=methods_and_variants("train_adapter"),
     params:
         code=code_of("evaluate_export_answers"),
-        settings=settings_of_export("evaluate_export"),
+        settings=arm_settings("evaluate_export", "format"),
 
 
 rule publish:

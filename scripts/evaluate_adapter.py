@@ -10,37 +10,19 @@ import json
 import logging
 from pathlib import Path
 
-import torch
-
 from reprolora.asking import check_reloaded
 from reprolora.errors import run_script
 from reprolora.evaluation import Asker, answer_test
 from reprolora.failures import recorded_failure
 from reprolora.files import read_jsonl
-from reprolora.loading import load_trained
+from reprolora.loading import load_trained, reload_parser
 from reprolora.prompts import PromptEncoder
 
 log = logging.getLogger(__name__)
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the base model's manifest.json")
-    parser.add_argument("--adapter-config", required=True, help="adapter_config.json in the adapter's folder")
-    parser.add_argument("--training", required=True, help="training.json")
-    parser.add_argument("--reload-probe", required=True)
-    parser.add_argument("--validation", required=True)
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
-    parser.add_argument("--predictions", required=True)
-    parser.add_argument("--metrics", required=True)
-    parser.add_argument("--resources", required=True)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    return parser.parse_args()
-
-
 def main() -> None:
-    args = parse_args()
+    args = reload_parser(__doc__).parse_args()
     settings = json.loads(args.settings)
     folder, inputs = Path(args.metrics).parent, [args.model, args.adapter_config, args.training, args.test]
     with recorded_failure(folder, settings["arm"], "evaluate_adapter", args.settings, inputs):

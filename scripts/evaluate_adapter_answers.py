@@ -11,34 +11,21 @@ import json
 import logging
 from pathlib import Path
 
-import torch
-
 from reprolora.answer_probe import probe_answers
 from reprolora.asking import check_reloaded
 from reprolora.errors import run_script
 from reprolora.failures import recorded_failure
 from reprolora.files import read_jsonl
 from reprolora.instruction_evaluation import InstructionAsker, answer_test
-from reprolora.loading import load_trained
+from reprolora.loading import load_trained, reload_parser
 from reprolora.prompts import InstructionEncoder
 
 log = logging.getLogger(__name__)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the base model's manifest.json")
-    parser.add_argument("--adapter-config", required=True, help="adapter_config.json in the adapter's folder")
-    parser.add_argument("--training", required=True, help="training.json")
-    parser.add_argument("--reload-probe", required=True)
+    parser = reload_parser(__doc__)
     parser.add_argument("--train", required=True)
-    parser.add_argument("--validation", required=True)
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
-    parser.add_argument("--predictions", required=True)
-    parser.add_argument("--metrics", required=True)
-    parser.add_argument("--resources", required=True)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     return parser.parse_args()
 
 

@@ -9,27 +9,18 @@ import argparse
 import json
 from pathlib import Path
 
-import torch
-
 from reprolora.errors import run_script
 from reprolora.evaluation import Asker, answer_test
 from reprolora.examples import draw_examples
 from reprolora.failures import recorded_failure
 from reprolora.files import read_jsonl
-from reprolora.loading import check_context, load_untrained
+from reprolora.loading import check_context, evaluation_parser, load_untrained
 from reprolora.prompts import PromptEncoder
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the base model's manifest.json")
+    parser = evaluation_parser(__doc__)
     parser.add_argument("--train", nargs="?", help="the training rows, when settings say shots")
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
-    parser.add_argument("--predictions", required=True)
-    parser.add_argument("--metrics", required=True)
-    parser.add_argument("--resources", required=True)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     return parser.parse_args()
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from reprolora import models
-from reprolora.engine.ragged import longest_common_prefix
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl, write_json
 from reprolora.prompts import FittedRows, InstructionEncoder, fit_rows
-from reprolora.token_counts import count_tokens
+from reprolora.token_counts import count_tokens, describe_prompts
 from reprolora.writing import writing_system
 
 # A larger share of rows whose question and answer are written in different systems is worth a warning.
@@ -52,26 +51,17 @@ def main() -> None:
         else fit_rows(encoder, rows[split], settings["max_length"], getattr(args, split))
         for split in rows
     }
-    train = fitted["train"].encoded
     warnings = list(find_warnings(rows["train"], fitted, settings))
     for warning in warnings:
         logging.warning(warning)
     write_json(
         args.output,
-        {
-            "chat_template": encoder.chat_template,
-            "system_in_user_turn": encoder.system_in_user,
-            "terminator": tokenizer.convert_ids_to_tokens(encoder.terminator),
-            "shared_prefix_tokens": longest_common_prefix([row.ids[: row.prompt_length] for row in train]),
-            "max_length": settings["max_length"],
+        describe_prompts(encoder, fitted["train"].encoded, settings["max_length"])
+        | {
             "splits": {
                 split: count_tokens(fitted[split].encoded)
                 | {"truncated": len(fitted[split].truncated), "left_out": len(fitted[split].left_out)}
                 for split in fitted
-            },
-            "example": {
-                "prompt": tokenizer.decode(train[0].ids[: train[0].prompt_length]),
-                "completion": tokenizer.decode(train[0].ids[train[0].prompt_length :]),
             },
             "warnings": warnings,
         },

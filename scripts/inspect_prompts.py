@@ -10,11 +10,10 @@ import json
 from pathlib import Path
 
 from reprolora import models
-from reprolora.engine.ragged import longest_common_prefix
 from reprolora.errors import run_script
 from reprolora.files import read_jsonl, write_json
 from reprolora.prompts import PromptEncoder, encode_rows
-from reprolora.token_counts import count_tokens
+from reprolora.token_counts import count_tokens, describe_prompts
 
 
 def parse_args() -> argparse.Namespace:
@@ -42,23 +41,14 @@ def main() -> None:
         else encode_rows(encoder, rows[split], settings["max_length"], getattr(args, split))
         for split in rows
     }
-    first = encoded["train"][0]
     write_json(
         args.output,
-        {
-            "chat_template": encoder.chat_template,
-            "system_in_user_turn": encoder.system_in_user,
-            "terminator": tokenizer.convert_ids_to_tokens(encoder.terminator),
+        describe_prompts(encoder, encoded["train"], settings["max_length"])
+        | {
             "label_tokens": {
                 label: tokenizer.convert_ids_to_tokens(encoder.answer_ids(label)) for label in settings["labels"]
             },
-            "shared_prefix_tokens": longest_common_prefix([row.ids[: row.prompt_length] for row in encoded["train"]]),
-            "max_length": settings["max_length"],
             "splits": {split: count_tokens(encoded[split]) for split in encoded},
-            "example": {
-                "prompt": tokenizer.decode(first.ids[: first.prompt_length]),
-                "completion": tokenizer.decode(first.ids[first.prompt_length :]),
-            },
         },
     )
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from reprolora.answer_runs import MODE, Answers, read_all_answers
 from reprolora.answer_statistics import SCORES, intervals, score_answers
-from reprolora.arms import CONTENDER, KEY, group_runs, read_arms
+from reprolora.arms import CONTENDER, KEY, failed_rows, group_runs, identity, read_arms
 from reprolora.bootstrap import Scores, pool_seeds
 from reprolora.errors import run_script
 from reprolora.files import write_text
@@ -60,7 +60,7 @@ def arms_table(
     """The table of arms; a failed arm has a row without scores, whose status says where it failed."""
     rows = [
         {
-            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
+            **identity(content),
             "mode": MODE,
             "split": content["split"],
             "n": len(run.ids),
@@ -72,14 +72,7 @@ def arms_table(
         for content, run in zip(metrics, runs, strict=True)
     ]
     table = pd.DataFrame(rows).assign(**(intervals(scores, len(runs[0].ids)) if scores else {}))
-    failed = [
-        {
-            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
-            "status": f"failed in {content['stage']}",
-        }
-        for content in failures
-    ]
-    table = pd.concat([table, pd.DataFrame(failed)]) if failed else table
+    table = pd.concat([table, pd.DataFrame(failed_rows(failures))]) if failures else table
     return table.reindex(columns=COLUMNS).round(DIGITS).astype(dict.fromkeys(COUNTS, "Int64"))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reprolora.arms import CONTENDER, KEY, Run, group_runs, read_all_runs, read_arms
+from reprolora.arms import CONTENDER, KEY, Run, failed_rows, group_runs, identity, read_all_runs, read_arms
 from reprolora.bootstrap import pooled_estimates
 from reprolora.errors import run_script
 from reprolora.files import write_text
@@ -56,7 +56,7 @@ def metrics_table(metrics: Sequence[dict], failures: Sequence[dict]) -> pd.DataF
     """The table of arms; a failed arm has a row without scores, whose status says where it failed."""
     rows = [
         {
-            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
+            **identity(content),
             "mode": mode,
             "split": content["split"],
             **{key: scores[key] for key in SCORES},
@@ -65,14 +65,7 @@ def metrics_table(metrics: Sequence[dict], failures: Sequence[dict]) -> pd.DataF
         for content in metrics
         for mode, scores in content["modes"].items()
     ]
-    rows += [
-        {
-            **{key: content["arm"][key] for key in [*KEY, "split_seed"]},
-            "status": f"failed in {content['stage']}",
-        }
-        for content in failures
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"n": "Int64"})
+    return pd.DataFrame(rows + failed_rows(failures), columns=COLUMNS).astype({"n": "Int64"})
 
 
 def pooled_table(table: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:

@@ -5,55 +5,28 @@ it shows (references.bib). It opens with the question and its answer in sentence
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from reprolora import answers_report
 from reprolora.bibliography import bibliography
 from reprolora.errors import run_script
 from reprolora.files import write_text
-
-TEMPLATE = Path(answers_report.__file__).parent / "templates" / "answers_report.html.jinja"
+from reprolora.report import report_parser
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--settings",
-        type=json.loads,
-        required=True,
-        help="JSON: experiment, dataset, models, methods, hardware, by_document",
-    )
-    parser.add_argument("--metrics-table", type=Path, required=True, help="tables/metrics.csv")
-    parser.add_argument("--pooled-table", type=Path, required=True, help="tables/metrics_pooled.csv")
-    parser.add_argument("--main-table", type=Path, nargs="*", default=[], help="tables/main.tex and main.md, to link")
-    parser.add_argument("--comparison-table", type=Path, required=True, help="tables/comparison.csv")
-    parser.add_argument("--resources-table", type=Path, required=True, help="tables/resources.csv")
+    parser = report_parser(__doc__, "answers_report.html.jinja")
     parser.add_argument("--answers-table", type=Path, required=True, help="tables/answers.csv")
     parser.add_argument(
         "--judge-table", type=Path, nargs="?", help="tables/judge.csv, where a model judged the answers"
     )
-    parser.add_argument("--figures", type=Path, nargs="*", default=[], help="PNG, SVG and CSV of each figure")
-    parser.add_argument("--metrics", type=Path, nargs="*", default=[], help="metrics.json of each evaluated arm")
-    parser.add_argument("--training", type=Path, nargs="*", default=[], help="training.json of each trained arm")
-    parser.add_argument("--failures", type=Path, nargs="*", default=[], help="failure.json of each failed arm")
-    parser.add_argument("--prompts", type=Path, nargs="*", default=[], help="prompts.json in each model's folder")
-    parser.add_argument("--models", type=Path, nargs="*", default=[], help="manifest.json in each model's folder")
-    parser.add_argument("--dataset", type=Path, required=True, help="the dataset's manifest.json")
-    parser.add_argument("--split", type=Path, required=True, help="the split's summary.json")
-    parser.add_argument("--split-rows", type=Path, nargs="*", default=[], help="the splits' train.jsonl and so on")
-    parser.add_argument("--sweep", type=Path, nargs="?", help="tables/sweep.csv, where something was swept")
-    parser.add_argument("--template", type=Path, default=TEMPLATE, help="the page to fill (Jinja2)")
-    parser.add_argument("--output", type=Path, required=True, help="the page to write")
-    parser.add_argument("--bibliography", type=Path, required=True, help="references.bib to write, beside the page")
     return parser.parse_args()
 
 
 def main() -> None:
     args = parse_args()
-    no_source = {"settings", "template", "output", "bibliography"}
-    sources = answers_report.AnswerSources(**{key: value for key, value in vars(args).items() if key not in no_source})
     write_text(args.bibliography, bibliography(args.settings))
+    sources = answers_report.AnswerSources.of(args)
     write_text(args.output, answers_report.build_answers_report(args.settings, sources, args.template, args.output))
 
 

@@ -12,15 +12,13 @@ from reprolora import model_card
 from reprolora.errors import run_script
 from reprolora.files import read_json, write_text
 
-TEMPLATE = Path(model_card.__file__).parent / "templates" / "model_card.md.jinja"
-
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", type=json.loads, required=True, help="JSON: experiment, dataset, model")
     parser.add_argument("--training", type=Path, required=True, help="training.json")
     parser.add_argument("--metrics", type=Path, required=True, help="metrics.json")
-    parser.add_argument("--template", type=Path, default=TEMPLATE, help="the card to fill (Jinja2)")
+    parser.add_argument("--template", type=Path, default=model_card.TEMPLATE, help="the card to fill (Jinja2)")
     parser.add_argument("--output", type=Path, required=True, help="the card to write")
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """Which arm a file belongs to, and what an arm is called where people read it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,16 @@ def read_arms(files: Iterable[str | Path]) -> list[dict[str, Any]]:
             raise UserError(f"{file}: it does not say which arm it belongs to; remove it and run again")
         contents.append(content)
     return contents
+
+
+def identity(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a table of metrics that say which arm a file's content belongs to."""
+    return {key: content["arm"][key] for key in [*KEY, "split_seed"]}
+
+
+def failed_rows(failures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of failed arms in a table of metrics: no scores, and a status that says where each failed."""
+    return [identity(failure) | {"status": f"failed in {failure['stage']}"} for failure in failures]
 
 
 def read_table(file: str | Path) -> pd.DataFrame:

@@ -54,13 +54,14 @@ def answer_test(
     others = read_jsonl(args.validation), read_jsonl(args.train)
     # Drawn for all rows, so that a row has the same ones whatever the limit.
     distractors = draw_distractors(rows, others, asked["distractors"], asked["choice_seed"])[:limit]
+    parts = {row["id"]: "validation" for row in read_jsonl(args.validation)}
+    parts |= {row["id"]: "test" for row in rows}
     rows = rows[:limit]
     check_lengths(asker, rows, distractors, asked["max_new_tokens"])
     with meter.phase("evaluate"):
         predictions = predict(asker, rows, distractors, asked["max_new_tokens"])
     write_jsonl(args.predictions, predictions)
-    parts = {row["id"]: part for part in ("train", "validation", "test") for row in read_jsonl(getattr(args, part))}
-    used = Counter(parts[name] for row in predictions for name in row["choices"])
+    used = Counter(parts.get(name, "train") for row in predictions for name in row["choices"])
     facts = {
         "arm": settings["arm"],
         "split": "test",

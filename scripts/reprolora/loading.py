@@ -17,6 +17,29 @@ from reprolora.precision import choose_precision
 log = logging.getLogger(__name__)
 
 
+def evaluation_parser(description: str) -> argparse.ArgumentParser:
+    """The arguments of every script that evaluates an arm with a language model."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="the base model's manifest.json")
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--settings", required=True, help="JSON: what the rule passes as settings")
+    parser.add_argument("--predictions", required=True)
+    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--resources", required=True)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser
+
+
+def reload_parser(description: str) -> argparse.ArgumentParser:
+    """The same with those of the scripts that reload an adapter and compare it with the trained model."""
+    parser = evaluation_parser(description)
+    parser.add_argument("--adapter-config", required=True, help="adapter_config.json in the adapter's folder")
+    parser.add_argument("--training", required=True, help="training.json")
+    parser.add_argument("--reload-probe", required=True)
+    parser.add_argument("--validation", required=True)
+    return parser
+
+
 def load_trained(
     args: argparse.Namespace, accelerator: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str, Meter]:

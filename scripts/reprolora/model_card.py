@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -11,6 +12,7 @@ from reprolora.arms import method_name
 from reprolora.licences import card_licence
 from reprolora.sources import parse_source
 
+TEMPLATE = Path(__file__).parent / "templates" / "model_card.md.jinja"
 # The measures of a card, by their names on the hub; the last ones have no interval.
 MEASURES = {
     "accuracy": "Accuracy",

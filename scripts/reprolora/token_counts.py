@@ -1,12 +1,32 @@
-"""Counting the tokens of encoded rows."""
+"""What is written down of prompts before anything is trained on them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from reprolora.prompts import EncodedRow
+from reprolora.engine.ragged import longest_common_prefix
+from reprolora.prompts import EncodedRow, InstructionEncoder, PromptEncoder
 
 HISTOGRAM_BINS = 30
+
+
+def describe_prompts(
+    encoder: PromptEncoder | InstructionEncoder, train: Sequence[EncodedRow], max_length: int
+) -> dict[str, Any]:
+    """The entries of prompts.json that both tasks have, but for the token counts of the splits."""
+    tokenizer, first = encoder.tokenizer, train[0]
+    return {
+        "chat_template": encoder.chat_template,
+        "system_in_user_turn": encoder.system_in_user,
+        "terminator": tokenizer.convert_ids_to_tokens(encoder.terminator),
+        "shared_prefix_tokens": longest_common_prefix([row.ids[: row.prompt_length] for row in train]),
+        "max_length": max_length,
+        "example": {
+            "prompt": tokenizer.decode(first.ids[: first.prompt_length]),
+            "completion": tokenizer.decode(first.ids[first.prompt_length :]),
+        },
+    }
 
 
 def count_tokens(rows: Sequence[EncodedRow]) -> dict:
