@@ -202,11 +202,27 @@ def test_gradient_checkpointing_changes_no_gradient_and_trains_every_layer():
     assert all(p.grad.any() for p in model.parameters() if p.requires_grad)
 
 
-def test_dropout_keeps_the_asked_share_and_the_mean():
+def test_dropout_keeps_the_asked_share_of_every_feature_and_other_elements_each_time():
     torch.manual_seed(0)
-    keep = lora._keep_mask(torch.ones(1000, 999), 0.05)
-    assert (keep == 0).float().mean().item() == pytest.approx(0.05, abs=0.001)
-    assert keep.mean().item() == pytest.approx(1.0, abs=0.001)
+    x = torch.ones(1000, 999)
+    first, second = lora._kept(x, 0.05), lora._kept(x, 0.05)
+    assert set(first.unique().tolist()) == {0.0, 1.0}
+    assert first.mean().item() == pytest.approx(0.95, abs=0.001)
+    assert (first.mean(0) - 0.95).abs().max() < 6 * (0.05 * 0.95 / 1000) ** 0.5
+    assert (first * second).mean().item() == pytest.approx(0.95**2, abs=0.001)
+    torch.manual_seed(0)
+    assert torch.equal(lora._kept(x, 0.05), first)
+
+
+def test_dropout_leaves_the_mean_of_a_layer_s_output():
+    module = adapted(tiny.model(num_hidden_layers=1), dropout=0.3).get_base_model().model.layers[0].mlp.down_proj
+    x = torch.randn(1, module.in_features)
+    expected = module.eval()(x)
+    lora.install(module.train())
+    torch.manual_seed(0)
+    found = module(x.expand(20_000, -1))
+    error = (found.mean(0) - expected[0]) / (found.std(0) / 20_000**0.5)
+    assert error.abs().max() < 5
 
 
 def test_fused_layer_has_the_gradient_of_its_own_formula_with_dropout():
@@ -220,9 +236,9 @@ def test_fused_layer_has_the_gradient_of_its_own_formula_with_dropout():
     x.grad = None
     module.zero_grad()
     torch.manual_seed(5)
-    keep = lora._keep_mask(x, 0.3)
+    kept = lora._kept(x, 0.3)
     a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
-    (x @ module.base_layer.weight.T + 2 * (x * keep) @ a.T @ b.T).square().sum().backward()
+    (x @ module.base_layer.weight.T + 2 / 0.7 * (x * kept) @ a.T @ b.T).square().sum().backward()
     expected = [x.grad, *(p.grad for p in module.parameters() if p.requires_grad)]
     for ours, formula in zip(found, expected, strict=True):
         assert relative(ours, formula) < 1e-5
