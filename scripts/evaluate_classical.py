@@ -26,7 +26,8 @@ from reprolora import tfidf
 from reprolora.errors import UserError, run_script
 from reprolora.files import read_jsonl, sha256_of, write_json, write_jsonl
 from reprolora.memory import peak_resident_bytes, reset_peak
-from reprolora.metrics import classification_metrics, rounded
+from reprolora.metrics import classification_metrics
+from reprolora.rounding import rounded
 
 MODE = "classical"
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -18,7 +18,7 @@ from reprolora.answer_runs import Answers, read_all_answers
 from reprolora.arms import ALL_SEEDS, arm_names, group_runs
 from reprolora.errors import UserError, run_script
 from reprolora.figures import save, save_table
-from reprolora.metrics import DIGITS
+from reprolora.rounding import DIGITS
 
 COLUMNS = ["name", "model", "method", "unit", "n", "rouge_l_before", "rouge_l_after", "loss_before", "loss_after"]
 

@@ -13,7 +13,7 @@ import pandas as pd
 from reprolora.arms import KEY, arm_names, read_arms
 from reprolora.errors import run_script
 from reprolora.figures import draw_confusion, save, save_table
-from reprolora.metrics import DIGITS
+from reprolora.rounding import DIGITS
 
 
 def parse_args() -> argparse.Namespace:

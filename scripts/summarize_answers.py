@@ -20,7 +20,7 @@ from reprolora.arms import CONTENDER, KEY, failed_rows, group_runs, identity, re
 from reprolora.bootstrap import Scores, pool_seeds
 from reprolora.errors import run_script
 from reprolora.files import write_text
-from reprolora.metrics import DIGITS
+from reprolora.rounding import DIGITS
 
 COUNTS = ["n", "n_choices", "documents"]
 COLUMNS = [

@@ -16,7 +16,7 @@ from reprolora.arms import CONTENDER, KEY, Run, failed_rows, group_runs, identit
 from reprolora.bootstrap import pooled_estimates
 from reprolora.errors import run_script
 from reprolora.files import write_text
-from reprolora.metrics import DIGITS
+from reprolora.rounding import DIGITS
 
 MEASURES = ["accuracy", "macro_f1"]
 SCORES = [

@@ -7,11 +7,11 @@ it shows (references.bib). It opens with the question and its answer in sentence
 import argparse
 from pathlib import Path
 
-from reprolora import answers_report
 from reprolora.bibliography import bibliography
 from reprolora.errors import run_script
 from reprolora.files import write_text
-from reprolora.report import report_parser
+from reprolora.report.answers_page import AnswerSources, build_answers_report
+from reprolora.report.sources import report_parser
 
 
 def parse_args() -> argparse.Namespace:
@@ -26,8 +26,8 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     write_text(args.bibliography, bibliography(args.settings))
-    sources = answers_report.AnswerSources.of(args)
-    write_text(args.output, answers_report.build_answers_report(args.settings, sources, args.template, args.output))
+    sources = AnswerSources.of(args)
+    write_text(args.output, build_answers_report(args.settings, sources, args.template, args.output))
 
 
 if __name__ == "__main__":

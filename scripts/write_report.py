@@ -7,14 +7,15 @@ it shows (references.bib). It opens with the question and its answer in sentence
 import argparse
 from pathlib import Path
 
-from reprolora import report
 from reprolora.bibliography import bibliography
 from reprolora.errors import run_script
 from reprolora.files import write_text
+from reprolora.report.page import build_report
+from reprolora.report.sources import LabelSources, report_parser
 
 
 def parse_args() -> argparse.Namespace:
-    parser = report.report_parser(__doc__, "report.html.jinja")
+    parser = report_parser(__doc__, "report.html.jinja")
     parser.add_argument("--error-tables", type=Path, nargs="+", required=True, help="the tables of analyze_errors")
     parser.add_argument("--audit", type=Path, required=True, help="the split's audit.json")
     parser.add_argument("--audit-tables", type=Path, nargs="+", required=True, help="the tables of audit_splits")
@@ -24,7 +25,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     write_text(args.bibliography, bibliography(args.settings))
-    page = report.build_report(args.settings, report.LabelSources.of(args), args.template, args.output)
+    page = build_report(args.settings, LabelSources.of(args), args.template, args.output)
     write_text(args.output, page)
 
 

@@ -68,11 +68,13 @@ def draw_answers(table: pd.DataFrame) -> Figure:
         sns.despine(ax=axes, left=True)
     accuracy, answers, loss = grid
     accuracy.axvline(shown["chance"].iloc[0], color="0.5", linewidth=0.8, linestyle=(0, (3, 2)))
-    for axes in (accuracy, answers):
-        axes.set_xlim(0, 1)
-        axes.set_xticks(np.linspace(0, 1, 6))
-    loss.set_xlim(0, 1.08 * np.nanmax(shown[["loss", "loss_high"]].to_numpy(float)))
-    loss.xaxis.set_major_locator(MaxNLocator(4))
+    for axes, measures in zip(grid, PANELS.values(), strict=True):
+        columns = [f"{measure}{end}" for measure in measures for end in ("", "_high")]
+        drawn = [shown[columns], dots[list(measures)], shown[["chance"]] if axes is accuracy else []]
+        largest = np.nanmax(np.concatenate([np.ravel(values) for values in drawn], dtype=float), initial=0)
+        axes.set_xlim(0, 1.08 * largest if axes is loss else min(1, np.ceil(10.5 * largest) / 10) or 1)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter("{x:g}")
     accuracy.set_yticks(np.arange(len(shown)), shown["name"])
     accuracy.set_ylim(len(shown) - 0.5, -0.5)
     first = shown.iloc[0]

@@ -12,7 +12,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from reprolora.answer_runs import TEXT_SCORES, Answers
 from reprolora.bootstrap import BLOCK, Measure, Scores, mean_estimates, sums_by_cluster
-from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
+from reprolora.metrics import CONFIDENCE_LEVEL, RESAMPLES
+from reprolora.rounding import DIGITS
 
 MEASURES = ("domain_accuracy", *TEXT_SCORES, "loss")
 SHARES = ("domain_accuracy", "exact_match")

@@ -6,9 +6,9 @@ from typing import Any
 from statsmodels.stats.proportion import proportion_confint
 
 from reprolora.errors import ArmFailed
+from reprolora.rounding import rounded
 
 EXAMPLES = 5
-DECIMALS = 6
 
 
 def count_changes(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
@@ -35,9 +35,7 @@ def count_changes(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[s
     return {
         "n": n,
         "changed": count,
-        "share": round(count / n, DECIMALS) if n else None,
-        "share_low": round(float(low), DECIMALS) if n else None,
-        "share_high": round(float(high), DECIMALS) if n else None,
+        **rounded({"share": count / n if n else None, "share_low": low, "share_high": high}),
         "examples": [{"id": new["id"], "before": old[key], "after": new[key]} for old, new in changed[:EXAMPLES]],
     }
 

@@ -15,9 +15,9 @@ from reprolora.choices import Row, draw_distractors
 from reprolora.files import read_jsonl, sha256_of, write_json, write_jsonl
 from reprolora.loading import check_context
 from reprolora.measure import Meter
+from reprolora.rounding import rounded
 
 # Rounding hides the last bits, in which two builds of a linear algebra library may differ.
-DIGITS = 6
 
 
 class InstructionAsker(ModelAsker):
@@ -103,7 +103,7 @@ def prediction(
     is no right choice.
     """
     text, finished = answer
-    means = [round(own.mean().item(), DIGITS) for own in scores]
+    means = rounded([own.mean().item() for own in scores])
     return {
         "id": row["id"],
         "document": row["document"],
@@ -112,9 +112,9 @@ def prediction(
         "reference": row["output"],
         "answer": text,
         "finished": finished,
-        "scores": {name: round(value, DIGITS) for name, value in score_answer(text, row["output"]).items()},
+        "scores": rounded(score_answer(text, row["output"])),
         "reference_tokens": len(scores[0]),
-        "reference_loss": round(-scores[0].sum().item(), DIGITS),
+        "reference_loss": rounded(-scores[0].sum().item()),
         "choices": [other["id"] for other in distractors],
         "choice_scores": means,
         "correct": means[0] > max(means[1:]) if distractors else None,
@@ -132,5 +132,5 @@ def summarize(predictions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "n": len(predictions),
         "n_choices": len(chosen),
-        "metrics": {name: None if value is None else round(float(value), DIGITS) for name, value in metrics.items()},
+        "metrics": rounded(metrics),
     }

@@ -21,9 +21,9 @@ from statsmodels.stats.proportion import proportion_confint
 from reprolora.arms import KEY, read_texts
 from reprolora.chat_endpoint import ChatEndpoint
 from reprolora.errors import UserError
+from reprolora.rounding import rounded
 from reprolora.structured import read_form
 
-DIGITS = 6
 VERDICTS = ("win", "tie", "loss")  # of the answer after fine-tuning
 
 
@@ -167,13 +167,12 @@ def summarize(
         table.append(
             dict(zip(KEY, arm, strict=True))
             | {"judge": judge, "n": n, "wins": counts["win"], "ties": counts["tie"], "losses": counts["loss"]}
-            | {"unjudged": len(pairs) - n, "inconsistent": _rounded(inconsistent / n if n else None)}
-            | {"win_rate": _rounded(counts["win"] / n if n else None)}
-            | {"win_rate_low": _rounded(low), "win_rate_high": _rounded(high)}
+            | {"unjudged": len(pairs) - n, "inconsistent": inconsistent / n if n else None}
+            | {"win_rate": counts["win"] / n if n else None, "win_rate_low": low, "win_rate_high": high}
             | {"labelled": len(both)}
             | agreement(both)
         )
-    return table
+    return rounded(table)
 
 
 def agreement(both: Sequence[tuple[str, str]]) -> dict[str, float | None]:
@@ -182,8 +181,4 @@ def agreement(both: Sequence[tuple[str, str]]) -> dict[str, float | None]:
         return {"agreement": None, "kappa": None}
     person, judge = zip(*both, strict=True)
     kappa = None if len({*person, *judge}) == 1 else cohen_kappa_score(person, judge, labels=VERDICTS)
-    return {"agreement": _rounded(np.mean([a == b for a, b in both])), "kappa": _rounded(kappa)}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), DIGITS)
+    return {"agreement": np.mean([a == b for a, b in both]), "kappa": kappa}

@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator
 from reprolora.arms import ALL_SEEDS, KEY, Run, arm_names
 from reprolora.bootstrap import pooled_estimates
 from reprolora.figures import COLUMN, MARKERS, PALETTE, use_style
-from reprolora.metrics import DIGITS
+from reprolora.rounding import DIGITS
 
 MEASURES = {"accuracy": "Accuracy", "macro_f1": "Macro-F1"}
 SCORES = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]

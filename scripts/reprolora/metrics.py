@@ -14,12 +14,11 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from statsmodels.stats.proportion import proportion_confint
 
 from reprolora.labels import INVALID
+from reprolora.rounding import rounded
 
 CONFIDENCE_LEVEL = 0.95
 RESAMPLES = 2000
 CALIBRATION_BINS = 10
-# Rounding hides the last bits, in which two builds of a linear algebra library may differ.
-DIGITS = 6
 
 
 def classification_metrics(
@@ -151,19 +150,6 @@ def calibration(
             }
         )
     return rounded({"ece": gap, "brier": ((p - target) ** 2).sum(axis=1).mean(), "bins": bins})
-
-
-def rounded(value: Any) -> Any:
-    """`value` as plain JSON types, with every float rounded to DIGITS."""
-    if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return rounded(value.tolist())
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return round(value, DIGITS) if isinstance(value, float) else value
 
 
 def _check(labels: Sequence[str], predictions: Sequence[str], label_names: Sequence[str]) -> None:

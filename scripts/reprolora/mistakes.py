@@ -13,7 +13,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from reprolora.arms import ALL_SEEDS, CONTENDER, Run, arm_names, group_runs
 from reprolora.labels import INVALID
-from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS
+from reprolora.metrics import CONFIDENCE_LEVEL
+from reprolora.rounding import DIGITS
 
 MOST_MISTAKES = 20  # of each contender
 MOST_CONTENDERS = 8  # side by side in the table of disagreements

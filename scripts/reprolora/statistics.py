@@ -14,7 +14,8 @@ from statsmodels.stats.proportion import proportion_effectsize
 
 from reprolora.arms import ALL_SEEDS, CLASSICAL, CONTENDER, Answered, Run, arm_names, group_runs
 from reprolora.bootstrap import Scores, difference_estimates, pool_seeds, score_runs, sums_by_cluster
-from reprolora.metrics import CONFIDENCE_LEVEL, DIGITS, RESAMPLES
+from reprolora.metrics import CONFIDENCE_LEVEL, RESAMPLES
+from reprolora.rounding import DIGITS
 
 SIGNIFICANCE = 1 - CONFIDENCE_LEVEL
 POWER = 0.8

@@ -5,15 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from fake_results import FakeMethod, make_results
-from reprolora import report
 from reprolora.files import read_json, write_json
+from reprolora.report.sources import TEMPLATES
 
-SCRIPTS = Path(report.__file__).parents[1]
+SCRIPTS = TEMPLATES.parents[1]
 COPIES = 50
 
 

@@ -10,7 +10,7 @@ import yaml
 from fake_results import FakeMethod, make_results
 from reprolora.bibliography import bibliography, entries, key_of
 from reprolora.files import read_json
-from reprolora.method_section import method_section
+from reprolora.report.method_section import method_section
 
 LORA = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"]}
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}

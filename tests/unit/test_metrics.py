@@ -12,8 +12,8 @@ from reprolora.metrics import (
     classification_metrics,
     macro_f1_interval,
     macro_f1_of_counts,
-    rounded,
 )
+from reprolora.rounding import rounded
 
 NAMES = ["negative", "neutral", "positive"]
 # Five positive (4 right, 1 INVALID), three negative (2 right, 1 called positive), two neutral (0 right).

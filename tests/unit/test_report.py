@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,18 @@ import summarize_resources
 import write_main_table
 import write_report
 from fake_results import METHODS, FakeMethod, make_results
-from reprolora import report
-from reprolora.arms import read_table
+from reprolora.arms import read_arms, read_table
 from reprolora.errors import UserError
 from reprolora.files import read_json, write_json
+from reprolora.report import evidence, tables
+from reprolora.report.answer import answer
+from reprolora.report.examples import examples
+from reprolora.report.results import Results
+from reprolora.report.shared import CAPTIONS
+from reprolora.report.sources import TEMPLATES, LabelSources
+from reprolora.report.wording import duration, size, unbroken
 
-SCRIPTS = Path(report.__file__).parents[1]
+SCRIPTS = TEMPLATES.parents[1]
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="10pt"></svg>'
 
 
@@ -127,7 +132,7 @@ def page(results):
 
 def answer_of(results):
     tables = write_tables(results)
-    sources = report.LabelSources(
+    sources = LabelSources(
         metrics_table=tables / "metrics.csv",
         pooled_table=tables / "metrics_pooled.csv",
         main_table=[],
@@ -145,8 +150,8 @@ def answer_of(results):
         dataset=results.dataset,
         split=results.split,
     )
-    read = report.Results.read(results.settings, sources, ("accuracy", "macro_f1"))
-    return report.answer(read), read
+    read = Results.read(results.settings, sources, ("accuracy", "macro_f1"))
+    return answer(read), read
 
 
 def test_it_opens_with_the_question_and_three_sentences_made_from_the_tables(results, page):
@@ -199,7 +204,7 @@ def test_only_adapters_that_are_the_same_otherwise_tell_what_quantization_costs(
     entry = results.settings["methods"]["qlora-other"]
     results.settings["methods"]["qlora-other"] = entry | {"peft": entry["peft"] | {"r": 8}}
     answer, read = answer_of(results)
-    assert len(answer) == 2 and report.resource_sentences(read) == []
+    assert len(answer) == 2 and tables.resource_sentences(read) == []
 
 
 def test_several_seeds_are_pooled_and_shown_one_by_one_below(tmp_path):
@@ -308,13 +313,13 @@ def test_every_section_says_what_it_should(results, page):
 
 def test_a_quantized_adapter_that_takes_more_is_said_to(results):
     _, read = answer_of(results)
-    sentences = report.resource_sentences(read)
+    sentences = tables.resource_sentences(read)
     assert any(re.fullmatch(r"Training takes .* with QLoRA and .* with LoRA: \d+ % more\.", text) for text in sentences)
 
 
 def test_the_examples_are_the_same_rows_before_and_after_with_wrong_ones_among_them(results):
     _, read = answer_of(results)
-    shown = report.examples(read)
+    shown = examples(read)
     assert shown["names"][0] == "before fine-tuning" and set(shown["names"][1:]) == {"LoRA", "QLoRA"}
     groups = {group["title"]: group["rows"] for group in shown["groups"]}
     for row in groups["Wrong before, right after"]:
@@ -332,15 +337,15 @@ def test_the_examples_are_the_same_rows_before_and_after_with_wrong_ones_among_t
 def test_without_a_zero_shot_arm_there_are_no_examples(tmp_path):
     results = make_results(tmp_path, rows=60, methods={"lora": METHODS["lora"]})
     _, read = answer_of(results)
-    assert report.examples(read) is None
+    assert examples(read) is None
     assert "Answers before and after" not in write_page(results)
 
 
 def test_more_comparisons_than_one_reads_are_left_to_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MOST_COMPARISONS", 4)
+    monkeypatch.setattr(tables, "MOST_COMPARISONS", 4)
     text = Page(write_page(make_results(tmp_path, rows=60))).text
     assert "6 more comparisons are in the file." in text
-    monkeypatch.setattr(report, "LARGEST_DOWNLOAD", 10)
+    monkeypatch.setattr(evidence, "LARGEST_DOWNLOAD", 10)
     page = write_page(make_results(tmp_path, rows=60))
     assert 'download="comparison.csv" href="tables/comparison.csv"' in page
 
@@ -362,30 +367,30 @@ def test_the_audit_and_the_mistakes_are_shown(results, page):
 
 def test_missing_parts_are_named(results, tmp_path):
     with pytest.raises(UserError, match="accuracy is no figure that the report knows, or one of its three files"):
-        report.figure_blocks([tmp_path / "accuracy.svg"], report.CAPTIONS, str)
+        evidence.figure_blocks([tmp_path / "accuracy.svg"], CAPTIONS, str)
     broken = read_json(results.metrics[0])
     file = tmp_path / "metrics.json"
     write_json(file, {key: value for key, value in broken.items() if key != "arm"})
     with pytest.raises(UserError, match="does not say which arm"):
-        report.read_arms([file])
+        read_arms([file])
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(999, "0.999 kB"), (120e6, "120 MB"), (1.834e9, "1.83 GB"), (19_570_000, "19.6 MB")]
 )
 def test_sizes(value, text):
-    assert report.size(value) == text
+    assert size(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.00016, "0.16 ms"), (0.0305, "0.03 s"), (47.4, "47 s"), (264, "4.4 min"), (9000, "2.5 h")]
 )
 def test_durations(value, text):
-    assert report.duration(value) == text
+    assert duration(value) == text
 
 
 def test_numbers_stay_with_their_units():
-    text = report.unbroken("LoRA is 1.0 point above, 95 % interval 2 to 3 points (p < 0.001, p = 0.5), 3 words")
+    text = unbroken("LoRA is 1.0 point above, 95 % interval 2 to 3 points (p < 0.001, p = 0.5), 3 words")
     for whole in ("1.0\u00a0point", "95\u00a0%", "3\u00a0points", "p\u00a0<\u00a00.001", "p\u00a0=\u00a00.5"):
         assert whole in text
     assert "3 words" in text

@@ -16,7 +16,7 @@ from reprolora.configuration import ConfigurationError, load_configuration
 from reprolora.errors import UserError
 from reprolora.files import read_json, write_json
 from reprolora.learning_curve import draw_learning_curve, learning_curve_table
-from reprolora.sweep_section import sweep_section
+from reprolora.report.sweep_section import sweep_section
 from reprolora.sweeps import LONGEST_NAME, candidate_name
 
 ROOT = Path(__file__).parents[2]

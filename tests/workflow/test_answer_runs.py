@@ -154,8 +154,8 @@ def test_a_key_makes_again_what_shows_it(made, value, expected):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("answers_report", set()),
-        ("answers_method", set()),
+        ("report/answers_page", set()),
+        ("report/answers_method", set()),
         ("answer_figures", {"plot_answers", "plot_changes"}),
         ("answer_statistics", {"summarize_answers", "compare_answers", "write_answers_card"} | AFTER_SCORES),
         (

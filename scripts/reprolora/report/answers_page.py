@@ -1,4 +1,4 @@
-"""What the report of an instruction experiment says; what it shares with the others is in `reprolora.report`."""
+"""The report of an experiment with instructions; what it shares with the other is in `shared`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,25 +11,15 @@ import pandas as pd
 
 from reprolora.answer_runs import column_of
 from reprolora.answer_statistics import SCORES
-from reprolora.answers_method import answers_method
 from reprolora.arms import KEY, arm_names, read_table, read_texts
-from reprolora.report import (
-    CAPTIONS,
-    SPLITS,
-    Results,
-    Sources,
-    capital,
-    difference_words,
-    download,
-    linker,
-    notices_of_arms,
-    percent,
-    quantization_sentence,
-    render,
-    score,
-    settings_rows,
-    shared_sections,
-)
+from reprolora.report.answer import difference_words, notices_of_arms, quantization_sentence
+from reprolora.report.answers_method import answers_method
+from reprolora.report.evidence import download, linker
+from reprolora.report.results import Results
+from reprolora.report.shared import CAPTIONS, render, shared_sections
+from reprolora.report.sources import Sources
+from reprolora.report.tables import SPLITS, settings_rows
+from reprolora.report.wording import capital, percent, score
 
 # The claim of a public tutorial on fine-tuning for a domain: domain accuracy before and after, without an interval.
 CLAIM = {"before": 0.723, "after": 0.912}

@@ -1,10 +1,10 @@
-"""The method section of a paper about an instruction experiment; see `reprolora.method_section`."""
+"""The method section of a paper about an instruction experiment; see `method_section`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reprolora.method_section import SPLITS, adapters_trained, cite, inline, listed, training_run
 from reprolora.metrics import RESAMPLES
+from reprolora.report.method_section import SPLITS, adapters_trained, cite, inline, listed, training_run
 
 TEMPLATES = {
     "chat": "the model's own chat template",
