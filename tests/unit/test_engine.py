@@ -256,6 +256,31 @@ def test_remove_gives_peft_s_forward_back():
     assert not any("forward" in module.__dict__ for module in model.modules() if hasattr(module, "lora_A"))
 
 
+def test_for_a_while_and_only_where_they_were_not_before():
+    model = adapted(tiny.model())
+    layers = [module for module in model.modules() if hasattr(module, "lora_A")]
+    with lora.installed(model):
+        assert all("forward" in layer.__dict__ for layer in layers)
+        with lora.installed(model):
+            pass
+        assert all("forward" in layer.__dict__ for layer in layers)
+    assert not any("forward" in layer.__dict__ for layer in layers)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_an_adapter_of_a_wider_type_is_computed_in_it_as_by_peft(autocast):
+    model = adapted(tiny.model(num_hidden_layers=1)).bfloat16().eval()
+    module = model.get_base_model().model.layers[0].mlp.down_proj
+    module.lora_A.float(), module.lora_B.float()
+    x = torch.randn(7, module.in_features).bfloat16()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        expected = module(x)
+        with lora.installed(model):
+            found = module(x)
+    assert autocast or torch.equal(found, expected)
+    assert relative(found.float(), expected.float()) < 0.02
+
+
 def prompts_for(count: int, prefix: int = 6, seed: int = 3) -> list[list[int]]:
     return [row.ids[: row.prompt_length] for row in rows_with(prefix, count, seed)]
 

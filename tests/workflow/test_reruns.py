@@ -358,7 +358,7 @@ MODULES = {
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
     "engine/batches": ASKING,
-    "engine/lora": ("train_adapter",),
+    "engine/lora": ASKING,
     "engine/plain": ASKING,
     "engine/ragged": ENCODING,
     "engine/trainer": ("train_adapter",),

@@ -5,13 +5,15 @@ whatever the batch size and the order of the rows.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 import torch
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from reprolora.engine import lora
 from reprolora.engine.batches import token_batches
 from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix
 
@@ -251,10 +253,7 @@ class _Passes:
 
 def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]], None]) -> None:
     """Call `run` on batches of rows, halving the batch when the GPU's memory runs out."""
-    was_training, attention = model.training, model.config._attn_implementation
-    model.eval()
-    model.set_attn_implementation(ATTENTION)
-    try:
+    with _prepared(model):
         passes = _Passes(model, prompts)
         budget = batch_tokens or fitting_batch_tokens(model)
         queue = token_batches([len(prompt) - passes.length for prompt in prompts], budget)
@@ -269,6 +268,17 @@ def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]]
                 half = len(rows) // 2
                 log.info("out of memory with %d rows in a batch; going on with %d", len(rows), half)
                 queue = [part for batch in [rows, *queue] for part in (batch[:half], batch[half:]) if part]
+
+
+@contextmanager
+def _prepared(model: PreTrainedModel) -> Iterator[None]:
+    """`model` in evaluation, with ragged attention and fused LoRA layers; afterwards as it was."""
+    was_training, attention = model.training, model.config._attn_implementation
+    model.eval()
+    model.set_attn_implementation(ATTENTION)
+    try:
+        with lora.installed(model):
+            yield
     finally:
         model.set_attn_implementation(attention)
         model.train(was_training)

@@ -8,6 +8,8 @@ The PEFT modules stay as they are (names, parameters, saving, merging): only the
 replaced, and `remove` puts it back.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -88,8 +90,11 @@ def _quantized_weight(layer: nn.Module, dtype: torch.dtype) -> torch.Tensor:
 def _forward(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.Tensor:
     if module.disable_adapters or module.merged:
         return type(module).forward(module, x)
+    lora_a, lora_b = module.lora_A[adapter].weight, module.lora_B[adapter].weight
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
+    elif x.dtype != lora_a.dtype:  # PEFT then computes the adapter in its own, wider type
+        return type(module).forward(module, x)
     dropout = module.lora_dropout[adapter]
     probability = dropout.p if isinstance(dropout, nn.Dropout) and module.training else 0.0
     kept = _kept(x, probability) if probability else None
@@ -97,7 +102,6 @@ def _forward(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.
     scaling = module.scaling[adapter] / (1 - probability)
     bias = module.base_layer.bias
     bias = bias if bias is None else bias.to(x.dtype)
-    lora_a, lora_b = module.lora_A[adapter].weight, module.lora_B[adapter].weight
     with torch.autocast(x.device.type, enabled=False):
         return _FrozenLinearWithLora.apply(x, lora_a, lora_b, weight, bias, scaling, kept)
 
@@ -128,6 +132,23 @@ def install(model: nn.Module) -> int:
 
 def remove(model: nn.Module) -> None:
     """Give every LoRA layer PEFT's `forward` back."""
-    for module in model.modules():
-        if isinstance(module.__dict__.get("forward"), partial) and module.forward.func is _forward:
-            del module.forward
+    for module in filter(_is_replaced, model.modules()):
+        del module.forward
+
+
+@contextmanager
+def installed(model: nn.Module) -> Iterator[None]:
+    """With the layers of `model` replaced for a while, unless they were before."""
+    if any(map(_is_replaced, model.modules())):
+        yield
+        return
+    install(model)
+    try:
+        yield
+    finally:
+        remove(model)
+
+
+def _is_replaced(module: nn.Module) -> bool:
+    forward = module.__dict__.get("forward")
+    return isinstance(forward, partial) and forward.func is _forward
