@@ -39,7 +39,7 @@ SWEEPS: dict[str, tuple[float, ...]] = {
 LABELS = (2, 4, 8, 16)
 ASKED_ROWS = 8
 TITLES = {
-    "prefix_share": "Share of a row's tokens that all rows begin with",
+    "prefix_share": "Share of tokens that all rows begin with",
     "length": "Tokens of a row",
     "batch": "Rows of a batch",
     "rank": "Rank of the adapter",
@@ -166,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path(), help="the folder that holds results/")
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks"))
-    parser.add_argument("--steps", type=int, default=2, help="steps of each point; the fastest counts")
+    parser.add_argument("--steps", type=int, default=3, help="steps of each point; the fastest counts")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     set_up(args.threads)

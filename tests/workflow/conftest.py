@@ -1,9 +1,12 @@
 """A finished run of the whole workflow on a tiny model, made once, for the tests of this folder to look at."""
 
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from forking import Snakemake
 from projects import Project, copy_project
@@ -25,15 +28,25 @@ def fresh(tmp_path, snakemake) -> Project:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, snakemake) -> Project:
-    """A project after a whole run; tests leave it as they found it."""
+    """A project after a whole run, which is made once for all workers; tests leave it as they found it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "a run for all"
+    with FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            run_all(tmp_path_factory.mktemp("workflow") / "a run", snakemake).rename(shared)
     folder = tmp_path_factory.mktemp("workflow") / "a finished run"
+    shutil.copytree(shared, folder, symlinks=True)
+    return Project(folder, snakemake)
+
+
+def run_all(folder: Path, snakemake: Snakemake) -> Path:
+    """Run everything in a new project, which git knows."""
     copy_project(folder)
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "All"]):
         subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *command], cwd=folder, check=True)
-    project = Project(folder, snakemake)
-    done = project.snakemake()
+    done = Project(folder, snakemake).snakemake()
     assert done.returncode == 0, done.stderr[-10000:]
-    return project
+    return folder
 
 
 @pytest.fixture
