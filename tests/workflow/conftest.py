@@ -30,23 +30,27 @@ def fresh(tmp_path, snakemake) -> Project:
 def finished(tmp_path_factory, snakemake) -> Project:
     """A project after a whole run, which is made once for all workers; tests leave it as they found it."""
     base = tmp_path_factory.getbasetemp()
+    # Where it is made it stays: the links to the model's files are absolute.
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "a run for all"
+    whole = Path(f"{shared} is whole")
     with FileLock(f"{shared}.lock"):
-        if not shared.exists():
-            run_all(tmp_path_factory.mktemp("workflow") / "a run", snakemake).rename(shared)
+        if not whole.exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            run_all(Project(shared, snakemake))
+            whole.touch()
     folder = tmp_path_factory.mktemp("workflow") / "a finished run"
     shutil.copytree(shared, folder, symlinks=True)
     return Project(folder, snakemake)
 
 
-def run_all(folder: Path, snakemake: Snakemake) -> Path:
+def run_all(project: Project) -> None:
     """Run everything in a new project, which git knows."""
-    copy_project(folder)
+    copy_project(project.folder)
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "All"]):
-        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *command], cwd=folder, check=True)
-    done = Project(folder, snakemake).snakemake()
+        name = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *name, *command], cwd=project.folder, check=True)
+    done = project.snakemake()
     assert done.returncode == 0, done.stderr[-10000:]
-    return folder
 
 
 @pytest.fixture
