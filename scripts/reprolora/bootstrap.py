@@ -138,7 +138,7 @@ def mean_estimates(measure: Measure, seeds: np.ndarray) -> Estimates:
     error = measure.draws.std(axis=1)
     uncertain = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
     uncertain += _of_rows(error, measure.seed_variance) ** 2 / measure.freedom
-    return _widened(low, high, measure.draws.mean(axis=1), error, uncertain)
+    return _widened(low, high, measure.draws.mean(axis=1), error, uncertain, _least_freedom(measure, seeds))
 
 
 def pooled_estimates(runs: Sequence[Run], groups: Sequence[Sequence[int]]) -> dict[str, Estimates]:
@@ -160,7 +160,14 @@ def difference_estimates(measure: Measure, seeds: np.ndarray, first: np.ndarray,
     of_seeds = measure.seed_variance**2 / np.maximum(seeds - 1, 1)
     of_rows = _of_rows(error, measure.seed_variance[first] + measure.seed_variance[second])
     freedom = np.minimum(measure.freedom[first], measure.freedom[second])
-    return _widened(low, high, center, error, of_seeds[first] + of_seeds[second] + of_rows**2 / freedom)
+    uncertain = of_seeds[first] + of_seeds[second] + of_rows**2 / freedom
+    least = _least_freedom(measure, seeds)
+    return _widened(low, high, center, error, uncertain, np.minimum(least[first], least[second]))
+
+
+def _least_freedom(measure: Measure, seeds: np.ndarray) -> np.ndarray:
+    """The fewest degrees of freedom of a part of each contender's variance."""
+    return np.where(measure.seed_variance > 0, np.minimum(seeds - 1, measure.freedom), measure.freedom)
 
 
 def _of_rows(error: np.ndarray, seed_variance: np.ndarray) -> np.ndarray:
@@ -178,15 +185,17 @@ def _tails(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _widened(
-    low: np.ndarray, high: np.ndarray, center: np.ndarray, error: np.ndarray, uncertain: np.ndarray
+    low: np.ndarray, high: np.ndarray, center: np.ndarray, error: np.ndarray, uncertain: np.ndarray, least: np.ndarray
 ) -> Estimates:
     """Percentile intervals, widened by Student's quantile over the normal one.
 
     The variance over many independent rows has in effect no end of degrees of freedom, that between k seeds k - 1;
     their sum has those that Satterthwaite's formula gives, in which `uncertain` is the sum of the squared variances,
-    each over its degrees of freedom. Nothing changes where no seeds are pooled, or where they differ no more than
-    such rows explain.
+    each over its degrees of freedom. They are at least those of the part that has `least`, also where two contenders
+    agree on nearly all rows, so that their difference varies less than either's seeds. Nothing changes where no seeds
+    are pooled, or where they differ no more than such rows explain.
     """
     freedom = np.divide(error**4, uncertain, out=np.full(len(error), np.inf), where=uncertain > 0)
+    freedom = np.maximum(freedom, least, out=freedom, where=uncertain > 0)
     wider = t.isf((1 - CONFIDENCE_LEVEL) / 2, freedom) / norm.isf((1 - CONFIDENCE_LEVEL) / 2)
     return Estimates(center + (low - center) * wider, center + (high - center) * wider, error, freedom)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import t
 
 from fake_runs import random_runs, run
-from reprolora.bootstrap import difference_estimates, mean_estimates, pool_seeds, score_runs
+from reprolora.bootstrap import Measure, difference_estimates, mean_estimates, pool_seeds, score_runs
 from reprolora.metrics import macro_f1_of_counts
 
 FIRST, SECOND = np.array([0]), np.array([1])
@@ -84,3 +84,16 @@ def test_intervals_of_differences_cover_the_truth_as_often_as_they_say(seeds, sp
             covered[name] += ends.low[0] <= 0 <= ends.high[0]
     for count in covered.values():
         assert 0.93 <= count / repeats <= 0.97
+
+
+def test_two_methods_that_agree_on_nearly_all_rows_have_a_finite_interval():
+    """Their seeds vary more than their difference does, of which Satterthwaite's formula knows nothing."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 0.01, 20_000)
+    draws = np.stack([0.70 + rows, 0.69 + rows + rng.normal(0, 0.001, 20_000)])
+    measure = Measure(np.array([0.70, 0.69]), draws, np.full(2, 4e-5), np.full(2, np.inf))
+    found = difference_estimates(measure, np.array([3, 3]), np.array([0]), np.array([1]))
+    assert found.freedom == 2
+    # 4.303 is Student's quantile for two degrees of freedom.
+    assert found.low == pytest.approx(0.01 - 4.303 * 0.001, abs=2e-4)
+    assert found.high == pytest.approx(0.01 + 4.303 * 0.001, abs=2e-4)
