@@ -12,8 +12,8 @@ from huggingface_hub import DatasetCardData, ModelCardData
 from reprolora.files import read_json, sha256_of, write_json, write_text
 from reprolora.licences import card_licence
 from reprolora.sources import parse_source
+from reprolora.splits import SPLITS
 
-SPLITS = ("train", "validation", "test")
 CHECKSUMS = "checksums.sha256"
 TEMPLATES = Path(__file__).parent / "templates"
 

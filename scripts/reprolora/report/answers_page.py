@@ -18,8 +18,9 @@ from reprolora.report.evidence import download, linker
 from reprolora.report.results import Results
 from reprolora.report.shared import CAPTIONS, render, shared_sections
 from reprolora.report.sources import Sources
-from reprolora.report.tables import SPLITS, settings_rows
+from reprolora.report.tables import settings_rows
 from reprolora.report.wording import capital, percent, score
+from reprolora.splits import SPLITS
 
 # The claim of a public tutorial on fine-tuning for a domain: domain accuracy before and after, without an interval.
 CLAIM = {"before": 0.723, "after": 0.912}

@@ -11,11 +11,11 @@ from reprolora.arms import CLASSICAL, CONTENDER, KEY, arm_names, predictions_of
 from reprolora.report.answer import quantization_pair
 from reprolora.report.results import Results
 from reprolora.report.wording import duration, size
+from reprolora.splits import SPLITS
 from reprolora.statistics import other_side, sentence
 
 # More rows than these nobody reads in a page; the files have all.
 MOST_COMPARISONS = 60
-SPLITS = ("train", "validation", "test")
 
 
 def seed_rows(results: Results) -> list[dict]:
