@@ -7,7 +7,7 @@ from peft import PeftModel
 
 from benchmarks.report import Report
 from benchmarks.workload import Workload
-from reprolora.engine import lora, plain
+from reprolora.engine import last_layer, lora, plain
 from reprolora.errors import ArmFailed
 from reprolora.evaluation import Asker
 from reprolora.labels import extract_label
@@ -30,6 +30,7 @@ def measure(workload: Workload, report: Report, model: PeftModel, rows: int, rep
         ArmFailed: an answer differs from the loop's.
     """
     lora.remove(model)
+    last_layer.remove(model)
     model.get_base_model().set_attn_implementation("sdpa")
     model.eval()
     labels, tokens = workload.settings["labels"], workload.settings["evaluation"]["max_new_tokens"]

@@ -18,8 +18,8 @@ def training_operations(model: PeftModel, prefix: int, lengths: Sequence[int], t
 
     A frozen layer takes one product forward and one for its input's gradient, its adapter two forward and four
     backward; attention two forward and four backward on the keys that each query may see (all before it: no sliding
-    window); the head, which has no adapter, two at the `targets`. The first layer's query, key and value need no
-    gradient of their input.
+    window); the head, which has no adapter, two at the `targets`, and so the last layer's feed-forward block. The first
+    layer's query, key and value need no gradient of their input.
 
     Args:
         model: with LoRA on linear layers, on a base of the Llama family.
@@ -34,9 +34,10 @@ def training_operations(model: PeftModel, prefix: int, lengths: Sequence[int], t
         if isinstance(layer, LoraLayer):
             rank = layer.r[layer.active_adapters[0]]
             into, out = layer.in_features, layer.out_features
+            computed = targets if f".layers.{config.num_hidden_layers - 1}.mlp." in name else tokens
             reads_embeddings = ".layers.0.self_attn." in name and not name.endswith("o_proj")
             products = 1 if reads_embeddings else 2
-            total += 2 * tokens * (products * into * out + (1 + products) * rank * into + 3 * rank * out)
+            total += 2 * computed * (products * into * out + (1 + products) * rank * into + 3 * rank * out)
     pairs = _visible(0, prefix) + sum(_visible(prefix, length) for length in lengths)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     attention = 3 * 2 * 2 * config.num_attention_heads * head_dim * pairs * config.num_hidden_layers

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.memory import random_rows
 from benchmarks.workload import Workload, sentiment, set_up
 from reprolora import models
-from reprolora.engine import answers, lora, plain
+from reprolora.engine import answers, last_layer, lora, plain
 from reprolora.engine.batches import collate_padded, collate_ragged
 from reprolora.engine.ragged import ATTENTION, RaggedPlan
 from reprolora.errors import run_script
@@ -51,9 +51,11 @@ def training_steps(model: PeftModel, ragged: bool) -> Callable[[Sequence[Encoded
     """A function that computes the gradient of a batch, ours or plainly."""
     base = model.get_base_model()
     lora.remove(model)
+    last_layer.remove(model)
     base.set_attn_implementation(ATTENTION if ragged else "sdpa")
     if ragged:
         lora.install(model)
+        read = last_layer.install(model)
     model.train()
 
     def step(rows: Sequence[EncodedRow]) -> None:
@@ -63,10 +65,11 @@ def training_steps(model: PeftModel, ragged: bool) -> Callable[[Sequence[Encoded
             return
         batch = collate_ragged(rows)
         plan = RaggedPlan(batch["prefix"], batch["lengths"], model.device)
+        read.places = batch["logits_to_keep"].to(model.device)
         logits = model(
             input_ids=batch["input_ids"].to(model.device),
             position_ids=plan.position_ids,
-            logits_to_keep=batch["logits_to_keep"].to(model.device),
+            logits_to_keep=read.places,
             use_cache=False,
             ragged_plan=plan,
         ).logits[0]
@@ -91,6 +94,7 @@ def sweep_training(workload: Workload, sweeps: dict[str, Sequence[float]], steps
                 speed = len(rows) / _seconds(lambda step=step, rows=rows: step(rows), steps, workload.device)
                 yield {"quantity": quantity, "value": value, "side": side, "examples_per_second": speed}
             lora.remove(model)
+            last_layer.remove(model)
             base = model.unload()
 
 

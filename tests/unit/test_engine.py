@@ -8,7 +8,7 @@ from peft import IA3Config, LoHaConfig, LoraConfig, PromptTuningConfig, get_peft
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 import tiny
-from reprolora.engine import answers, lora, plain, ragged
+from reprolora.engine import answers, last_layer, lora, plain, ragged
 from reprolora.engine.batches import LengthGroupedBatches, collate_padded, collate_ragged, token_batches
 from reprolora.engine.ragged import ATTENTION, SHORT_ROW, RaggedPlan, longest_common_prefix, why_not
 from reprolora.prompts import EncodedRow
@@ -56,6 +56,7 @@ def plain_loss(model, rows):
 
 def ragged_loss(model, rows):
     batch = collate_ragged(rows)
+    last_layer.install(model).places = batch["logits_to_keep"]
     plan = RaggedPlan(batch["prefix"], batch["lengths"])
     logits = model(
         input_ids=batch["input_ids"],
@@ -200,6 +201,69 @@ def test_gradient_checkpointing_changes_no_gradient_and_trains_every_layer():
     found = gradient(model, ragged_loss(model, rows))
     assert relative(found, expected) < 2e-5
     assert all(p.grad.any() for p in model.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_last_layer_is_computed_where_it_is_read_and_gives_the_same_there(family):
+    model = adapted(tiny.model(family)).eval()
+    model.get_base_model().set_attn_implementation(ATTENTION)
+    batch = collate_ragged(CASES["long prefix"])
+    read = batch["logits_to_keep"]
+    plan = RaggedPlan(batch["prefix"], batch["lengths"])
+    seen = []
+    last = model.get_decoder().layers[-1].mlp.down_proj
+    last.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))
+
+    def logits(places):
+        with torch.no_grad(), last_layer.installed(model) as reading:
+            reading.places = places
+            return model(
+                input_ids=batch["input_ids"],
+                position_ids=plan.position_ids,
+                logits_to_keep=read,
+                use_cache=False,
+                ragged_plan=plan,
+            ).logits
+
+    torch.testing.assert_close(logits(read), logits(None), atol=1e-5, rtol=1e-5)
+    assert seen == [len(read), batch["input_ids"].shape[1]] and len(read) < batch["input_ids"].shape[1]
+    assert "forward" not in model.get_decoder().layers[-1].mlp.__dict__
+
+
+def test_places_of_a_while_end_with_it():
+    model = tiny.model()
+    outer = last_layer.install(model)
+    forward = model.get_decoder().layers[-1].mlp.forward
+    with last_layer.installed(model) as inner:
+        inner.places = torch.tensor([0])
+    assert outer.places is None and model.get_decoder().layers[-1].mlp.forward is forward
+    last_layer.remove(model)
+    assert "forward" not in model.get_decoder().layers[-1].mlp.__dict__
+
+
+@pytest.mark.parametrize(
+    ("missing", "dtype", "gradients", "merged"),
+    [
+        (0, torch.float32, False, True),
+        (1, torch.float32, False, False),  # too few tokens to pay for it
+        (0, torch.float32, True, False),
+        (0, torch.bfloat16, False, False),  # the adapter's part would be rounded away beside the weight
+    ],
+)
+def test_many_tokens_of_which_no_gradient_is_wanted_share_one_merged_weight(
+    missing, dtype, gradients, merged, monkeypatch
+):
+    model = adapted(tiny.model(num_hidden_layers=1)).eval().to(dtype)
+    module = model.get_base_model().model.layers[0].mlp.down_proj
+    into, out = module.in_features, module.out_features
+    x = torch.randn(1, into * out // (into + out) + 1 - missing, into).to(dtype)
+    expected = module(x).detach()
+    merges, addmm = [], torch.addmm
+    monkeypatch.setattr(torch, "addmm", lambda *args, **named: merges.append(args) or addmm(*args, **named))
+    with torch.set_grad_enabled(gradients), lora.installed(model):
+        found = module(x)
+    assert bool(merges) == merged
+    assert relative(found.float(), expected.float()) < (1e-6 if dtype == torch.float32 else 0.02)
 
 
 def test_dropout_keeps_the_asked_share_of_every_feature_and_other_elements_each_time():

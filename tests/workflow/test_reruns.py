@@ -358,6 +358,7 @@ MODULES = {
     "engine/__init__": ENCODING,
     "engine/answers": ASKING,
     "engine/batches": ASKING,
+    "engine/last_layer": ASKING,
     "engine/lora": ASKING,
     "engine/plain": ASKING,
     "engine/ragged": ENCODING,

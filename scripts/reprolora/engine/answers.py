@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from reprolora.engine import lora
+from reprolora.engine import last_layer, lora
 from reprolora.engine.batches import token_batches
 from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix
 
@@ -204,14 +204,14 @@ class _LabelTree:
 class _Passes:
     """Forward passes over rows that share the first tokens; the shared part runs once, here."""
 
-    def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]]):
-        self.model = model
+    def __init__(self, model: PreTrainedModel, read: last_layer.ReadPlaces, prompts: Sequence[list[int]]):
+        self.model, self.read = model, read
         # Every prompt keeps a token of its own, whose place predicts the first token of the answer.
         self.length = min(longest_common_prefix(prompts), min(map(len, prompts)) - 1)
         self.prefix = PrefixPlan() if self.length else None
         if self.prefix:
             positions = torch.arange(self.length, device=model.device)[None]
-            self._forward([prompts[0][: self.length]], positions, self.prefix, 1)
+            self._forward([prompts[0][: self.length]], positions, self.prefix, positions[0, -1:])
 
     def first(self, prompts: Sequence[list[int]]) -> tuple[ContinuationPlan, torch.Tensor]:
         """Run the prompts; returns the plan to go on with and the logits at their ends [rows, vocabulary]."""
@@ -223,7 +223,7 @@ class _Passes:
     def next(self, plan: ContinuationPlan, tokens: list[list[int]], depth: torch.Tensor, visible: torch.Tensor):
         """Run `tokens` [rows, new] after what went before; logits [rows, new, vocabulary]."""
         position_ids = plan.extend(depth, visible)
-        output = self._forward([list(chain(*tokens))], position_ids, plan, 0)
+        output = self._forward([list(chain(*tokens))], position_ids, plan, None)
         return output.logits[0].unflatten(0, (len(tokens), -1))
 
     def branch(self, plan: ContinuationPlan, owners: Sequence[int], branches: Sequence[list[int]]) -> torch.Tensor:
@@ -231,6 +231,7 @@ class _Passes:
 
         Not the logits: of a thousand tokens, they take more memory than all else.
         """
+        self.read.places = None
         branch_plan = plan.branch(owners, [len(tokens) for tokens in branches])
         output = self.model.get_decoder()(
             input_ids=torch.tensor([list(chain(*branches))], device=self.model.device),
@@ -240,12 +241,13 @@ class _Passes:
         )
         return output.last_hidden_state[0]
 
-    def _forward(self, input_ids, position_ids, plan, keep: torch.Tensor | int) -> CausalLMOutputWithPast:
-        """`keep`: the positions whose logits are wanted, or 0 for all."""
+    def _forward(self, input_ids, position_ids, plan, places: torch.Tensor | None) -> CausalLMOutputWithPast:
+        """`places`: those whose logits are wanted, or None for all."""
+        self.read.places = places
         return self.model(
             input_ids=torch.tensor(input_ids, device=self.model.device),
             position_ids=position_ids,
-            logits_to_keep=keep,
+            logits_to_keep=0 if places is None else places,
             use_cache=False,
             ragged_plan=plan,
         )
@@ -253,8 +255,8 @@ class _Passes:
 
 def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]], None]) -> None:
     """Call `run` on batches of rows, halving the batch when the GPU's memory runs out."""
-    with _prepared(model):
-        passes = _Passes(model, prompts)
+    with _prepared(model) as read:
+        passes = _Passes(model, read, prompts)
         budget = batch_tokens or fitting_batch_tokens(model)
         queue = token_batches([len(prompt) - passes.length for prompt in prompts], budget)
         while queue:
@@ -271,14 +273,15 @@ def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]]
 
 
 @contextmanager
-def _prepared(model: PreTrainedModel) -> Iterator[None]:
-    """`model` in evaluation, with ragged attention and fused LoRA layers; afterwards as it was."""
+def _prepared(model: PreTrainedModel) -> Iterator[last_layer.ReadPlaces]:
+    """`model` in evaluation, with ragged attention, fused LoRA layers and a last layer that looks at the places given;
+    afterwards as it was."""
     was_training, attention = model.training, model.config._attn_implementation
     model.eval()
     model.set_attn_implementation(ATTENTION)
     try:
-        with lora.installed(model):
-            yield
+        with lora.installed(model), last_layer.installed(model) as read:
+            yield read
     finally:
         model.set_attn_implementation(attention)
         model.train(was_training)

@@ -20,7 +20,7 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
-from reprolora.engine import lora
+from reprolora.engine import last_layer, lora
 from reprolora.engine.batches import IGNORED, LengthGroupedBatches, collate_padded, collate_ragged
 from reprolora.engine.ragged import ATTENTION, RaggedPlan
 from reprolora.errors import ArmFailed
@@ -74,6 +74,7 @@ class AdapterTrainer(SFTTrainer):
         if ragged:
             base.set_attn_implementation(ATTENTION)
             self.fused_layers = lora.install(model)
+            self.read = last_layer.install(base)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if not self.loraplus_lr_ratio:
@@ -110,6 +111,8 @@ class AdapterTrainer(SFTTrainer):
         """The model without what training put around it (autocast, fused layers), so that it computes as a reloaded
         one does."""
         lora.remove(self.model)
+        if self.ragged:
+            last_layer.remove(self.model)
         return self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedBatches:
@@ -122,6 +125,7 @@ class AdapterTrainer(SFTTrainer):
         if not self.ragged:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         plan = RaggedPlan(inputs["prefix"], inputs["lengths"], inputs["input_ids"].device)
+        self.read.places = inputs["logits_to_keep"]
         outputs = model(
             input_ids=inputs["input_ids"],
             position_ids=plan.position_ids,
@@ -130,7 +134,7 @@ class AdapterTrainer(SFTTrainer):
             ragged_plan=plan,
         )
         targets = inputs["shift_labels"]
-        loss = cross_entropy(outputs.logits[0].float(), targets, reduction="sum")
+        loss = cross_entropy(outputs.logits.squeeze(0).float(), targets, reduction="sum")
         loss = loss / (len(targets) if num_items_in_batch is None else num_items_in_batch)
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes  # the tokens of all processes were counted; gradients average
