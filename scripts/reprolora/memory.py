@@ -1,8 +1,12 @@
 """The memory of this process, without PyTorch."""
 
+import ctypes
 import resource
 from contextlib import suppress
 from pathlib import Path
+
+# What `mallopt` of the GNU C library calls these settings.
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def reset_peak() -> None:
@@ -18,3 +22,15 @@ def peak_resident_bytes() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees from now on, for the tensors that come next.
+
+    The GNU C library gives large blocks back to the system, which clears them, page by page, when the next layer asks
+    for as much: up to a quarter of a pass over 8,000 tokens. Other C libraries are left as they are.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from reprolora.engine import last_layer, lora
 from reprolora.engine.batches import token_batches
 from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix
+from reprolora.memory import keep_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -279,6 +280,7 @@ def _prepared(model: PreTrainedModel) -> Iterator[last_layer.ReadPlaces]:
     was_training, attention = model.training, model.config._attn_implementation
     model.eval()
     model.set_attn_implementation(ATTENTION)
+    keep_freed_memory()
     try:
         with lora.installed(model), last_layer.installed(model) as read:
             yield read

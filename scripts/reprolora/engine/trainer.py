@@ -24,6 +24,7 @@ from reprolora.engine import last_layer, lora
 from reprolora.engine.batches import IGNORED, LengthGroupedBatches, collate_padded, collate_ragged
 from reprolora.engine.ragged import ATTENTION, RaggedPlan
 from reprolora.errors import ArmFailed
+from reprolora.memory import keep_freed_memory
 from reprolora.prompts import EncodedRow
 
 
@@ -75,6 +76,7 @@ class AdapterTrainer(SFTTrainer):
             base.set_attn_implementation(ATTENTION)
             self.fused_layers = lora.install(model)
             self.read = last_layer.install(base)
+        keep_freed_memory()
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if not self.loraplus_lr_ratio:
