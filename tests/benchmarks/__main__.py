@@ -25,7 +25,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2, help="timed optimizer steps of one repeat")
     parser.add_argument("--curve-steps", type=int, default=training.CURVE_STEPS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=64, help="test rows of one repeat")
+    parser.add_argument("--rows", type=int, default=128, help="test rows of one repeat")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     return parser.parse_args()
 
