@@ -6,7 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 # What `mallopt` of the GNU C library calls these settings.
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+# The largest block that it takes from its heap unless told otherwise. Larger ones (a dequantized weight of a large
+# model) would leave holes there that what a training step keeps is laid into, and the next would not fit.
+LARGEST_IN_HEAP = 2**25
 
 
 def reset_peak() -> None:
@@ -28,9 +31,9 @@ def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees from now on, for the tensors that come next.
 
     The GNU C library gives large blocks back to the system, which clears them, page by page, when the next layer asks
-    for as much: up to a quarter of a pass over 8,000 tokens. Other C libraries are left as they are.
+    for as much: up to a tenth of a pass over 4,096 tokens. Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
-        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_MMAP_THRESHOLD, LARGEST_IN_HEAP)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
