@@ -90,16 +90,13 @@ def test_operations_of_a_step_by_hand():
     frozen["down"] = (48, 32)
     products = 0
     for layer in range(2):
-        # What the last layer's feed-forward block makes is read at the targets alone.
-        def places(name, layer=layer):
-            return 7 if layer == 1 and name in ("gate", "up", "down") else tokens
-
         for name, (into, out) in frozen.items():
             input_gradients = 0 if layer == 0 and name in "qkv" else 1
             of_a_token = (1 + input_gradients) * into * out
             of_a_token += 2 * (into * 4 + 4 * out)  # forward, and the gradients of A and B
             of_a_token += 4 * out + input_gradients * 4 * into  # back through B, and through A
-            products += places(name) * of_a_token
+            # What the last layer's feed-forward block makes is read at the targets alone.
+            products += (7 if layer == 1 and name in ("gate", "up", "down") else tokens) * of_a_token
     pairs = 15 + (2 * 5 + 3) + (3 * 5 + 6)
     attention = 2 * 4 * 8 * 2 * pairs * 3  # layers, heads, size, scores and values, forward and twice backward
     head = 2 * 7 * 32 * 384
