@@ -266,16 +266,31 @@ def test_many_tokens_of_which_no_gradient_is_wanted_share_one_merged_weight(
     assert relative(found.float(), expected.float()) < (1e-6 if dtype == torch.float32 else 0.02)
 
 
-def test_dropout_keeps_the_asked_share_of_every_feature_and_other_elements_each_time():
+@pytest.mark.parametrize("probability", [0.05, 0.5])
+def test_dropout_takes_the_asked_share_of_every_feature_and_other_elements_each_time(probability):
+    def draw():
+        taken = torch.zeros(1000 * 999)
+        taken[lora._dropped(len(taken), probability, taken.device)] = 1
+        return taken.view(1000, 999)
+
     torch.manual_seed(0)
-    x = torch.ones(1000, 999)
-    first, second = lora._kept(x, 0.05), lora._kept(x, 0.05)
-    assert set(first.unique().tolist()) == {0.0, 1.0}
-    assert first.mean().item() == pytest.approx(0.95, abs=0.001)
-    assert (first.mean(0) - 0.95).abs().max() < 6 * (0.05 * 0.95 / 1000) ** 0.5
-    assert (first * second).mean().item() == pytest.approx(0.95**2, abs=0.001)
+    first, second = draw(), draw()
+    spread = (probability * (1 - probability)) ** 0.5
+    assert abs(first.mean().item() - probability) < 5 * spread / 999_000**0.5
+    assert (first.mean(0) - probability).abs().max() < 5 * spread / 1000**0.5
+    assert (first.mean(1) - probability).abs().max() < 5 * spread / 999**0.5
+    for other in (second, first.roll(1), first.roll(2), first.roll(999)):  # by themselves, of each other
+        assert abs((first * other).mean().item() - probability**2) < 5 * probability * (1 - probability**2) ** 0.5 / 999
     torch.manual_seed(0)
-    assert torch.equal(lora._kept(x, 0.05), first)
+    assert torch.equal(draw(), first)
+
+
+def test_dropout_reaches_the_last_element_however_few_numbers_were_drawn(monkeypatch):
+    rand = torch.rand
+    monkeypatch.setattr(torch, "rand", lambda count: rand(max(1, count // 3)))
+    places = torch.cat([lora._dropped(1000, 0.2, torch.device("cpu")) // 100 for _ in range(200)])
+    assert torch.equal(places.unique(), torch.arange(10))
+    assert torch.bincount(places).float().sub(4000).abs().max() < 5 * (20_000 * 0.2 * 0.8) ** 0.5
 
 
 def test_dropout_leaves_the_mean_of_a_layer_s_output():
@@ -300,7 +315,9 @@ def test_fused_layer_has_the_gradient_of_its_own_formula_with_dropout():
     x.grad = None
     module.zero_grad()
     torch.manual_seed(5)
-    kept = lora._kept(x, 0.3)
+    kept = torch.ones(x.numel())
+    kept[lora._dropped(x.numel(), 0.3, x.device)] = 0
+    kept = kept.view(x.shape)
     a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
     (x @ module.base_layer.weight.T + 2 / 0.7 * (x * kept) @ a.T @ b.T).square().sum().backward()
     expected = [x.grad, *(p.grad for p in module.parameters() if p.requires_grad)]

@@ -8,11 +8,11 @@ The PEFT modules stay as they are (names, parameters, saving, merging): only the
 replaced, and `remove` puts it back.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-import numpy as np
 import torch
 from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
@@ -26,57 +26,68 @@ except ImportError:  # bitsandbytes is not installed: there are no 4-bit layers 
 
 
 class _FrozenLinearWithLora(torch.autograd.Function):
-    """`x W^T + bias + scaling * (x * kept) A^T B^T` with frozen W. `weight` gives W [out, in] when it is called."""
+    """`x W^T + bias + scaling * dropout(x) A^T B^T` with frozen W, and without dropout's factor 1 / (1 - probability).
+
+    `weight` gives W [out, in] when it is called; `dropped` says which elements of x dropout takes, or is None.
+    """
 
     @staticmethod
-    def forward(ctx, x, lora_a, lora_b, weight, bias, scaling, kept):
+    def forward(ctx, x, lora_a, lora_b, weight, bias, scaling, dropped):
         a, b = lora_a.to(x.dtype), lora_b.to(x.dtype)
         flat = x.reshape(-1, x.shape[-1])
-        dropped = flat if kept is None else flat * kept
-        low_rank = dropped @ a.T
+        low_rank = _without(flat, dropped) @ a.T
         output = linear(flat, weight(x.dtype), bias)
         output.addmm_(low_rank, b.T, alpha=scaling)
-        ctx.save_for_backward(flat, low_rank, lora_a, lora_b, kept)
+        ctx.save_for_backward(flat, low_rank, lora_a, lora_b, dropped)
         ctx.weight, ctx.scaling = weight, scaling
         return output.view(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx, gradient):
-        flat, low_rank, lora_a, lora_b, kept = ctx.saved_tensors
+        flat, low_rank, lora_a, lora_b, dropped = ctx.saved_tensors
         a, b = lora_a.to(flat.dtype), lora_b.to(flat.dtype)
         shape = (*gradient.shape[:-1], flat.shape[1])
         gradient = gradient.reshape(-1, gradient.shape[-1])
         gradient_low_rank = (gradient @ b).mul_(ctx.scaling)
-        dropped = flat if kept is None else flat * kept
-        gradient_a = (gradient_low_rank.T @ dropped).to(lora_a.dtype)
+        gradient_a = (gradient_low_rank.T @ _without(flat, dropped)).to(lora_a.dtype)
         gradient_b = (gradient.T @ low_rank).mul_(ctx.scaling).to(lora_b.dtype)
         gradient_x = None
         if ctx.needs_input_grad[0]:
             gradient_x = gradient @ ctx.weight(flat.dtype)
-            if kept is None:
+            if dropped is None:
                 gradient_x.addmm_(gradient_low_rank, a)
             else:
-                gradient_x.addcmul_(gradient_low_rank @ a, kept)
+                gradient_x.add_(_drop_(gradient_low_rank @ a, dropped))
             gradient_x = gradient_x.view(shape)
         return gradient_x, gradient_a, gradient_b, None, None, None, None
 
 
-def _kept(x: torch.Tensor, probability: float) -> torch.Tensor:
-    """Which elements dropout keeps: 1, or 0 with `probability`; [tokens, features], of the type of `x`.
+def _without(x: torch.Tensor, dropped: torch.Tensor | None) -> torch.Tensor:
+    return x if dropped is None else _drop_(x.clone(memory_format=torch.contiguous_format), dropped)
 
-    One 64-bit random number decides four elements (16 bits each, so the probability is met within 2^-17): drawing them,
-    not multiplying, is what dropout costs on a CPU, where NumPy's SFC64 draws twice as fast as torch's generator. That
-    generator seeds it, so a seed, or the state in a checkpoint, decides the elements.
+
+def _drop_(x: torch.Tensor, dropped: torch.Tensor) -> torch.Tensor:
+    x.view(-1)[dropped] = 0
+    return x
+
+
+def _dropped(size: int, probability: float, device: torch.device) -> torch.Tensor:
+    """Which of `size` elements dropout takes, each with `probability`: on a CPU their places, ascending; elsewhere a
+    mask, whose size does not hang on what was drawn.
+
+    Between two dropped elements lies a geometrically distributed number of others. Drawing those numbers takes one
+    random number for each dropped element instead of one for each of all, which would be a tenth of a training step.
     """
-    size = x.numel()
-    numbers = -(-size // 4)
-    if x.device.type == "cpu":
-        seed = torch.empty((), dtype=torch.int64).random_().item()
-        bits = torch.from_numpy(np.random.SFC64(seed).random_raw(numbers).view(np.int16))
-    else:
-        bits = torch.empty(numbers, dtype=torch.int64, device=x.device).random_(-(2**63), None).view(torch.int16)
-    kept = torch.empty(size, dtype=x.dtype, device=x.device)
-    return torch.ge(bits[:size], round(probability * 2**16) - 2**15, out=kept).view(-1, x.shape[-1])
+    if device.type != "cpu":
+        return torch.rand(size, device=device) < probability
+    drawn, places = 0, []
+    while drawn < size:  # nearly always once
+        expected = (size - drawn) * probability
+        numbers = torch.rand(math.ceil(expected + 6 * math.sqrt(expected)) + 1)
+        between = numbers.neg_().log1p_().div_(math.log1p(-probability)).long()
+        places.append(drawn + between.add_(1).cumsum(0) - 1)
+        drawn = int(places[-1][-1]) + 1
+    return torch.cat(places)[: torch.searchsorted(torch.cat(places), size)]
 
 
 def _dense_weight(layer: nn.Linear, dtype: torch.dtype) -> torch.Tensor:
@@ -105,15 +116,15 @@ def _forward(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.
         return type(module).forward(module, x)
     dropout = module.lora_dropout[adapter]
     probability = dropout.p if isinstance(dropout, nn.Dropout) and module.training else 0.0
-    kept = _kept(x, probability) if probability else None
-    # What dropout keeps is larger by this, so that the mean stays; a factor of a few numbers, not of all of x.
+    dropped = _dropped(x.numel(), probability, x.device) if probability else None
+    # What dropout leaves is larger by this, so that the mean stays; a factor of a few numbers, not of all of x.
     scaling = module.scaling[adapter] / (1 - probability)
     bias = module.base_layer.bias
     bias = bias if bias is None else bias.to(x.dtype)
     with torch.autocast(x.device.type, enabled=False):
-        if not torch.is_grad_enabled() and kept is None and _merging_pays(module, x):
+        if not torch.is_grad_enabled() and dropped is None and _merging_pays(module, x):
             return linear(x, torch.addmm(weight(x.dtype), lora_b, lora_a, alpha=scaling), bias)
-        return _FrozenLinearWithLora.apply(x, lora_a, lora_b, weight, bias, scaling, kept)
+        return _FrozenLinearWithLora.apply(x, lora_a, lora_b, weight, bias, scaling, dropped)
 
 
 def install(model: nn.Module) -> int:
