@@ -12,9 +12,11 @@ SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (512, 576, 1536), (512, 1536, 
 SECONDS_PER_SHAPE = 0.25
 
 
-def training_operations(model: PeftModel, prefix: int, lengths: Sequence[int], targets: int) -> int:
+def training_operations(
+    model: PeftModel, prefix: int, lengths: Sequence[int], shared: Sequence[int], targets: int
+) -> int:
     """Operations that one forward and backward pass over a batch needs, each counted once: multiplications and
-    additions of the matrix products, in the shared prefix once and in no padding.
+    additions of the matrix products, for what rows share once and in no padding.
 
     A frozen layer takes one product forward and one for its input's gradient, its adapter two forward and four
     backward; attention two forward and four backward on the keys that each query may see (all before it: no sliding
@@ -25,10 +27,11 @@ def training_operations(model: PeftModel, prefix: int, lengths: Sequence[int], t
         model: with LoRA on linear layers, on a base of the Llama family.
         prefix: tokens that all rows share.
         lengths: tokens of each row after the prefix.
+        shared: how many of those are the first ones of the row before too.
         targets: places at which the model predicts.
     """
     config = model.config.get_text_config()
-    tokens = prefix + sum(lengths)
+    tokens = prefix + sum(lengths) - sum(shared)
     total = 0
     for name, layer in model.named_modules():
         if isinstance(layer, LoraLayer):
@@ -38,7 +41,8 @@ def training_operations(model: PeftModel, prefix: int, lengths: Sequence[int], t
             reads_embeddings = ".layers.0.self_attn." in name and not name.endswith("o_proj")
             products = 1 if reads_embeddings else 2
             total += 2 * computed * (products * into * out + (1 + products) * rank * into + 3 * rank * out)
-    pairs = _visible(0, prefix) + sum(_visible(prefix, length) for length in lengths)
+    own = ((prefix + before, length - before) for length, before in zip(lengths, shared, strict=True))
+    pairs = _visible(0, prefix) + sum(_visible(before, queries) for before, queries in own)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     attention = 3 * 2 * 2 * config.num_attention_heads * head_dim * pairs * config.num_hidden_layers
     head = 2 * 2 * targets * config.hidden_size * config.vocab_size

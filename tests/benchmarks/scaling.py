@@ -64,7 +64,7 @@ def training_steps(model: PeftModel, ragged: bool) -> Callable[[Sequence[Encoded
             model(**batch, use_cache=False).loss.backward()
             return
         batch = collate_ragged(rows)
-        plan = RaggedPlan(batch["prefix"], batch["lengths"], model.device)
+        plan = RaggedPlan(batch["prefix"], batch["lengths"], batch["shared"], model.device)
         read.places = batch["logits_to_keep"].to(model.device)
         logits = model(
             input_ids=batch["input_ids"].to(model.device),

@@ -222,7 +222,9 @@ def _share_of_peak(workload: Workload, precision: str, rows: Sequence[dict], sha
     yield done
     peak = max(peak, peak_operations_per_second(dtype, workload.device))
     useful = [
-        training_operations(done[0].model, batch["prefix"], batch["lengths"], len(batch["shift_labels"]))
+        training_operations(
+            done[0].model, batch["prefix"], batch["lengths"], batch["shared"], len(batch["shift_labels"])
+        )
         for batch in ragged_batches(workload.encode(rows), workload.settings["training"]["batch_size"])
     ]
     shares[precision].append(mean(useful[1:]) / done[0].steady_step / peak)

@@ -57,7 +57,7 @@ def plain_loss(model, rows):
 def ragged_loss(model, rows):
     batch = collate_ragged(rows)
     last_layer.install(model).places = batch["logits_to_keep"]
-    plan = RaggedPlan(batch["prefix"], batch["lengths"])
+    plan = RaggedPlan(batch["prefix"], batch["lengths"], batch["shared"])
     logits = model(
         input_ids=batch["input_ids"],
         position_ids=plan.position_ids,
@@ -209,7 +209,7 @@ def test_last_layer_is_computed_where_it_is_read_and_gives_the_same_there(family
     model.get_base_model().set_attn_implementation(ATTENTION)
     batch = collate_ragged(CASES["long prefix"])
     read = batch["logits_to_keep"]
-    plan = RaggedPlan(batch["prefix"], batch["lengths"])
+    plan = RaggedPlan(batch["prefix"], batch["lengths"], batch["shared"])
     seen = []
     last = model.get_decoder().layers[-1].mlp.down_proj
     last.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))

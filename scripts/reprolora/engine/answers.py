@@ -15,7 +15,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from reprolora.engine import last_layer, lora
 from reprolora.engine.batches import token_batches
-from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix
+from reprolora.engine.ragged import ATTENTION, ContinuationPlan, PrefixPlan, longest_common_prefix, shared_with_previous
 from reprolora.memory import keep_freed_memory
 
 log = logging.getLogger(__name__)
@@ -217,8 +217,11 @@ class _Passes:
     def first(self, prompts: Sequence[list[int]]) -> tuple[ContinuationPlan, torch.Tensor]:
         """Run the prompts; returns the plan to go on with and the logits at their ends [rows, vocabulary]."""
         rest = [prompt[self.length :] for prompt in prompts]
-        plan = ContinuationPlan(self.prefix, [len(tokens) for tokens in rest], self.model.device)
-        output = self._forward([list(chain(*rest))], plan.position_ids, plan, plan.rows.last)
+        lengths = [len(tokens) for tokens in rest]
+        shared = shared_with_previous(rest, [length - 1 for length in lengths])
+        plan = ContinuationPlan(self.prefix, lengths, shared, self.model.device)
+        own = chain(*(tokens[count:] for tokens, count in zip(rest, shared, strict=True)))
+        output = self._forward([list(own)], plan.position_ids, plan, plan.rows.last)
         return plan, output.logits[0]
 
     def next(self, plan: ContinuationPlan, tokens: list[list[int]], depth: torch.Tensor, visible: torch.Tensor):
@@ -261,7 +264,8 @@ def _in_batches(model, prompts, batch_tokens, run: Callable[[_Passes, list[int]]
         budget = batch_tokens or fitting_batch_tokens(model)
         queue = token_batches([len(prompt) - passes.length for prompt in prompts], budget)
         while queue:
-            rows = queue.pop(0)
+            # Sorted rows share what they begin with.
+            rows = sorted(queue.pop(0), key=lambda row: prompts[row])
             try:
                 run(passes, rows)
             except torch.OutOfMemoryError:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from reprolora.engine.ragged import longest_common_prefix
+from reprolora.engine.ragged import longest_common_prefix, shared_with_previous
 from reprolora.prompts import EncodedRow
 
 IGNORED = -100  # the label that a cross-entropy leaves out
@@ -47,22 +47,24 @@ class LengthGroupedBatches:
 
 
 def collate_ragged(rows: Sequence[EncodedRow]) -> dict:
-    """Lay rows end to end behind their common prefix.
+    """Lay rows end to end, sorted, behind their common prefix, each without what it shares with the row before.
 
-    The prefix ends before the first position that predicts a completion token in any row, so that every prediction of
-    every row has a place of its own. The last token of a row is only ever a target and is not fed.
+    A row shares no position that predicts one of its completion tokens, so that every prediction of every row has a
+    place of its own. The last token of a row is only ever a target and is not fed.
 
     Returns `input_ids` [1, tokens], `logits_to_keep` [targets] (the positions that predict), `shift_labels` [targets],
-    `prefix` and `lengths` (the arguments of `RaggedPlan`).
+    `prefix`, `lengths` and `shared` (the arguments of `RaggedPlan`).
     """
+    rows = sorted(rows, key=lambda row: row.ids)
     prefix = min(longest_common_prefix([row.ids for row in rows]), min(row.prompt_length for row in rows) - 1)
+    fed = [row.ids[prefix:-1] for row in rows]
+    shared = shared_with_previous(fed, [row.prompt_length - 1 - prefix for row in rows])
     tokens = list(rows[0].ids[:prefix])
-    keep, targets, lengths = [], [], []
-    for row in rows:
-        shift = len(tokens) - prefix
-        tokens += row.ids[prefix:-1]
-        lengths.append(len(row.ids) - 1 - prefix)
-        keep += range(shift + row.prompt_length - 1, shift + len(row.ids) - 1)
+    keep, targets = [], []
+    for row, own, borrowed in zip(rows, fed, shared, strict=True):
+        start = len(tokens) - prefix - borrowed  # where the row's first token would lie, if it were its own
+        tokens += own[borrowed:]
+        keep += range(start + row.prompt_length - 1, start + len(row.ids) - 1)
         targets += row.ids[row.prompt_length :]
     return {
         "input_ids": torch.tensor([tokens]),
@@ -71,7 +73,8 @@ def collate_ragged(rows: Sequence[EncodedRow]) -> dict:
         "labels": torch.tensor(targets),
         "shift_labels": torch.tensor(targets),
         "prefix": prefix,
-        "lengths": lengths,
+        "lengths": [len(row) for row in fed],
+        "shared": shared,
     }
 
 

@@ -1,20 +1,21 @@
-"""Ragged batches: rows of different lengths laid end to end, with their longest common prefix computed once.
+"""Ragged batches: rows of different lengths laid end to end, in which what rows begin with alike is computed once.
 
 The prompts of a classification task share their system turn and template, and a padded batch pays for all of it in
 every row. Here a batch is one sequence of `prefix + rest of row 1 + rest of row 2 + ...` tokens, so every linear layer
-sees one dense matrix with no padding and no repeated prefix. Only attention needs to know the rows: a plan gives each
-row the prefix's keys and values (gradients flow through them) and its own. The result is the one that the padded batch
-gives, up to the rounding of another order of summation.
+sees one dense matrix with no padding and no repeated prefix. Where the rest of a row begins like that of the row
+before, those tokens are not laid out again: sorted rows form a prefix tree. Only attention needs to know the rows: a
+plan gives each row the keys and values of all its tokens, and gradients flow through them to wherever they lie. The
+result is the one that the padded batch gives, up to the rounding of another order of summation.
 
 A plan reaches the attention layers as a keyword argument of the model's `forward`, through the attention interface of
 Transformers, so the model's own code runs unchanged, gradient checkpointing included.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
-from torch.nn.functional import dropout as apply_dropout
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
@@ -57,65 +58,147 @@ def longest_common_prefix(rows: Sequence[Sequence[int]]) -> int:
     return length
 
 
+def shared_with_previous(rows: Sequence[Sequence[int]], limits: Sequence[int]) -> list[int]:
+    """For each row the number of leading tokens that the row before it has too, at most the row's limit; 0 for the
+    first."""
+    pairs = zip(pairwise(rows), limits[1:], strict=True)
+    return [0, *(min(longest_common_prefix(pair), limit) for pair, limit in pairs)]
+
+
 class Rows:
-    """Where rows of different lengths lie, end to end (flat) and padded to the longest.
+    """Where the tokens of rows lie: flat, end to end and each once, and spread, row by row, padded to the longest.
 
     Args:
         lengths: number of tokens of each row.
-        offset: flat position of the first row's first token.
+        shared: how many of a row's first tokens are those of the row before it, less than all of them. The others are
+            the row's own: these lie flat.
+        prefix: number of tokens before all rows, which every row's keys begin with.
         device: where the model's tensors are.
     """
 
-    def __init__(self, lengths: Sequence[int], offset: int, device: torch.device | str):
-        self.count, self.longest, self.offset = len(lengths), max(lengths), offset
-        self.lengths = torch.tensor(lengths, device=device)
-        column = torch.arange(self.longest, device=device)
-        self.present = column < self.lengths[:, None]  # [rows, longest]
-        start = offset + self.lengths.cumsum(0) - self.lengths
-        # A padded place takes its row's first token: any finite value serves, since no real query looks at it.
-        self.flat_of_padded = torch.where(self.present, start[:, None] + column, start[:, None]).flatten()
-        self.padded_of_flat = self.present.flatten().nonzero().squeeze(1)
-        self.column_of_flat = self.padded_of_flat % self.longest
-        self.last = start + self.lengths - 1  # flat position of each row's last token
+    def __init__(self, lengths: Sequence[int], shared: Sequence[int], prefix: int, device: torch.device | str):
+        self.count, self.longest, self.prefix = len(lengths), max(lengths), prefix
+        length, column = torch.tensor(lengths), torch.arange(self.longest)
+        present = column < length[:, None]  # [rows, longest]
+        own = present & (column >= torch.tensor(shared)[:, None])
+        # A padded place takes the first token: any finite value serves, since no real query looks at it.
+        flat_of_spread = torch.where(own, own.flatten().cumsum(0).view(own.shape) - 1, 0)
+        for row, count in enumerate(shared):
+            if count:
+                flat_of_spread[row, :count] = flat_of_spread[row - 1, :count]
+        self.lengths, self.present, self._own = length.to(device), present.to(device), own.to(device)
+        self.row_of_flat, self.column_of_flat = own.nonzero().to(device).unbind(1)
+        self.last = flat_of_spread.gather(1, length[:, None] - 1).squeeze(1).to(device)  # flat place of each last token
+        self._flat_of_spread = flat_of_spread.to(device)
+        self._borrowed = (present & ~own).nonzero().to(device).unbind(1) if any(shared) else None
+        self._places: dict[tuple, torch.Tensor] = {}
 
-    def pad(self, states: torch.Tensor) -> torch.Tensor:
-        """[1, heads, tokens, d] -> [rows, heads, longest, d]; what stands before `offset` is left out."""
-        padded = _Pad.apply(states[0], self)
-        return padded.unflatten(1, (self.count, self.longest)).transpose(0, 1)
+    def queries(self, states: torch.Tensor) -> torch.Tensor:
+        """[1, heads, tokens, d] of the flat tokens -> [rows, heads, longest, d]."""
+        return _Spread.apply(states, self, 0)
 
-    def unpad(self, states: torch.Tensor) -> torch.Tensor:
-        """[rows, heads, longest, d] -> [tokens after `offset`, heads, d]."""
-        return _Unpad.apply(states.transpose(1, 2).flatten(0, 1), self)
+    def keys(self, states: torch.Tensor) -> torch.Tensor:
+        """[1, heads, prefix + tokens, d] -> [rows, heads, prefix + longest, d]."""
+        return _Spread.apply(states, self, self.prefix)
+
+    def flat(self, states: torch.Tensor) -> torch.Tensor:
+        """[rows, heads, longest, d] -> [tokens, heads, d]."""
+        return _Collect.apply(states, self)
+
+    # States are moved head by head, from [tokens * heads, d] to [rows * heads * columns, d] or back, in one go.
+
+    def spread_places(self, heads: int, prefix: int) -> torch.Tensor:
+        """Where each place of [rows, heads, prefix + longest] comes from in [prefix + tokens, heads]."""
+
+        def make():
+            tokens = prefix + self._flat_of_spread
+            if prefix:
+                tokens = torch.cat([torch.arange(prefix, device=tokens.device).expand(self.count, -1), tokens], 1)
+            return (tokens[:, None] * heads + torch.arange(heads, device=tokens.device)[:, None]).flatten()
+
+        return self._once(("spread", heads, prefix), make)
+
+    def own_places(self, heads: int, prefix: int) -> torch.Tensor:
+        """Where each of [tokens, heads] is its row's own in [rows, heads, prefix + longest]."""
+        return self._once(
+            ("own", heads, prefix), lambda: self._in_spread(self.row_of_flat, self.column_of_flat, heads, prefix)
+        )
+
+    def borrowed_places(self, heads: int, prefix: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Places of [rows, heads, prefix + longest] whose token is another row's own, and that token's in
+        [tokens, heads]; None where there are none."""
+        if self._borrowed is None:
+            return None
+        row, column = self._borrowed
+        head = torch.arange(heads, device=row.device)
+        return self._once(
+            ("borrowed", heads, prefix),
+            lambda: (
+                self._in_spread(row, column, heads, prefix),
+                (self._flat_of_spread[row, column, None] * heads + head).flatten(),
+            ),
+        )
+
+    def owned(self, heads: int) -> torch.Tensor | None:
+        """Whether each place of [rows, heads, longest] is a row's own, as a number; None where all are."""
+        return self._once(
+            ("owned", heads),
+            lambda: None if self._own.all() else self._own[:, None].expand(-1, heads, -1).reshape(-1, 1).float(),
+        )
+
+    def _in_spread(self, row, column, heads: int, prefix: int) -> torch.Tensor:
+        head = torch.arange(heads, device=row.device)
+        return ((row[:, None] * heads + head) * (prefix + self.longest) + prefix + column[:, None]).flatten()
+
+    def _once(self, name: tuple, make):
+        if name not in self._places:
+            self._places[name] = make()
+        return self._places[name]
 
 
-class _Pad(torch.autograd.Function):
-    """Gather [heads, tokens, d] -> [heads, rows * longest, d]; backward gathers too, where autograd would scatter."""
+class _Spread(torch.autograd.Function):
+    """[1, heads, prefix + tokens, d] to [rows, heads, prefix + longest, d]."""
+
+    @staticmethod
+    def forward(ctx, states, rows, prefix):
+        ctx.rows, ctx.prefix = rows, prefix
+        heads, d = states.shape[1], states.shape[3]
+        # As a linear layer makes them, tokens lie before heads.
+        flat = states[0].transpose(0, 1).reshape(-1, d).index_select(0, rows.spread_places(heads, prefix))
+        return flat.view(rows.count, heads, prefix + rows.longest, d)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        rows, prefix = ctx.rows, ctx.prefix
+        heads, d = gradient.shape[1], gradient.shape[3]
+        flat = gradient.reshape(-1, d)
+        result = flat.index_select(0, rows.own_places(heads, prefix))
+        borrowed = rows.borrowed_places(heads, prefix)
+        if borrowed is not None:
+            result.index_add_(0, borrowed[1], flat.index_select(0, borrowed[0]))
+        if prefix:
+            result = torch.cat([gradient[:, :, :prefix].sum(0).transpose(0, 1).reshape(-1, d), result])
+        return result.view(-1, heads, d).transpose(0, 1)[None], None, None
+
+
+class _Collect(torch.autograd.Function):
+    """[rows, heads, longest, d] to [tokens, heads, d]; what is not a row's own gets no gradient."""
 
     @staticmethod
     def forward(ctx, states, rows):
         ctx.rows = rows
-        return states.index_select(1, rows.flat_of_padded)
+        heads, d = states.shape[1], states.shape[3]
+        return states.reshape(-1, d).index_select(0, rows.own_places(heads, 0)).view(-1, heads, d)
 
     @staticmethod
     def backward(ctx, gradient):
-        gradient = gradient.index_select(1, ctx.rows.padded_of_flat)
-        if ctx.rows.offset:
-            gradient = torch.nn.functional.pad(gradient, (0, 0, ctx.rows.offset, 0))
-        return gradient, None
-
-
-class _Unpad(torch.autograd.Function):
-    """Gather [rows * longest, heads, d] -> [tokens, heads, d]; padded places get no gradient."""
-
-    @staticmethod
-    def forward(ctx, states, rows):
-        ctx.rows = rows
-        return states.index_select(0, rows.padded_of_flat)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.index_select(0, ctx.rows.flat_of_padded - ctx.rows.offset)
-        return gradient.mul_(ctx.rows.present.flatten()[:, None, None]), None
+        rows = ctx.rows
+        heads, d = gradient.shape[1:]
+        result = gradient.reshape(-1, d).index_select(0, rows.spread_places(heads, 0))
+        owned = rows.owned(heads)
+        if owned is not None:
+            result.mul_(owned)
+        return result.view(rows.count, heads, rows.longest, d), None
 
 
 class RaggedPlan:
@@ -124,12 +207,15 @@ class RaggedPlan:
     Args:
         prefix: number of shared tokens; 0 for none (rows packed without padding).
         lengths: number of tokens of each row after the prefix; all positive.
+        shared: how many of those are, from the first on, the tokens of the row before, and not laid out again.
         device: where the model's tensors are.
     """
 
-    def __init__(self, prefix: int, lengths: Sequence[int], device: torch.device | str = "cpu"):
+    def __init__(
+        self, prefix: int, lengths: Sequence[int], shared: Sequence[int], device: torch.device | str = "cpu"
+    ):
         self.prefix = prefix
-        self.rows = Rows(lengths, prefix, device)
+        self.rows = Rows(lengths, shared, prefix, device)
         self.position_ids = torch.cat([torch.arange(prefix, device=device), prefix + self.rows.column_of_flat])[None]
         self._masks: dict[tuple, torch.Tensor] = {}
 
@@ -137,15 +223,12 @@ class RaggedPlan:
         """Attention of one layer: [1, heads, tokens, d] each (keys and values: [1, kv_heads, tokens, d]) to
         [1, tokens, heads, d]."""
         prefix, window = self.prefix, settings.pop("sliding_window")
-        row_query, row_key, row_value = (self.rows.pad(states) for states in (query, key, value))
-        if prefix:
-            key, value = key[:, :, :prefix], value[:, :, :prefix]
-            row_key = torch.cat([key.expand(self.rows.count, -1, -1, -1), row_key], 2)
-            row_value = torch.cat([value.expand(self.rows.count, -1, -1, -1), row_value], 2)
         mask = self._mask(prefix, prefix + self.rows.longest, window, query)
-        output = self.rows.unpad(_attend(row_query, row_key, row_value, mask, **settings))
+        row_query, row_key, row_value = self.rows.queries(query[:, :, prefix:]), self.rows.keys(key), self.rows.keys(value)
+        output = self.rows.flat(_attend(row_query, row_key, row_value, mask, **settings))
         if prefix:
-            first = _attend(query[:, :, :prefix], key, value, self._mask(0, prefix, window, query), **settings)
+            query, key, value = (states[:, :, :prefix] for states in (query, key, value))
+            first = _attend(query, key, value, self._mask(0, prefix, window, query), **settings)
             output = torch.cat([first[0].transpose(0, 1), output])
         return output[None]
 
@@ -175,14 +258,21 @@ class PrefixPlan:
 class ContinuationPlan:
     """Rows that continue a prefix whose states are known, then grow by further tokens: for evaluation, no gradients.
 
-    The first pass takes the rows' own tokens end to end. Each later pass takes the same number of new tokens for every
+    The first pass takes the rows' own tokens end to end (`lengths` and `shared` as in `Rows`). Each later pass takes the same number of new tokens for every
     row, after `extend` said which of the new tokens each may look at (so that they can be the nodes of a tree).
     """
 
-    def __init__(self, prefix: PrefixPlan | None, lengths: Sequence[int], device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        prefix: PrefixPlan | None,
+        lengths: Sequence[int],
+        shared: Sequence[int],
+        device: torch.device | str = "cpu",
+    ):
         self.prefix = prefix.states if prefix else None
         self.prefix_length = next(iter(prefix.states.values()))[0].shape[2] if prefix else 0
-        self.rows = Rows(lengths, 0, device)
+        self.rows = Rows(lengths, shared, self.prefix_length, device)
+        self._lengths = self.rows.lengths
         self.position_ids = (self.prefix_length + self.rows.column_of_flat)[None]
         self._states: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         columns = torch.arange(self.prefix_length + self.rows.longest, device=device)
@@ -199,9 +289,10 @@ class ContinuationPlan:
             visible: [new, extended so far + new] whether each may look at each of the new tokens of this and of the
                 earlier extensions.
         """
-        count = self.rows.count
-        positions = self.prefix_length + self.rows.lengths[:, None] + depth  # [rows, new]
-        seen = torch.cat([self._key_present[:, None].expand(-1, len(depth), -1), visible.expand(count, -1, -1)], 2)
+        positions = self.prefix_length + self._lengths[:, None] + depth  # [rows, new]
+        seen = torch.cat(
+            [self._key_present[:, None].expand(-1, len(depth), -1), visible.expand(len(positions), -1, -1)], 2
+        )
         self._key_positions = torch.cat([self._key_positions, positions], 1)
         self._extension = positions, seen
         return positions.reshape(1, -1)
@@ -209,7 +300,7 @@ class ContinuationPlan:
     def keep(self, kept: Sequence[int]) -> None:
         """Go on with these of the rows only, in this order."""
         index = torch.tensor(kept, device=self._key_present.device)
-        self.rows = Rows(self.rows.lengths[index].tolist(), 0, index.device)
+        self._lengths = self._lengths[index]
         self._key_positions, self._key_present = self._key_positions[index], self._key_present[index]
         for layer, (key, value) in self._states.items():
             self._states[layer] = key[index], value[index]
@@ -222,7 +313,7 @@ class ContinuationPlan:
             index,
             self._key_positions[index],
             self._key_present[index],
-            self.prefix_length + self.rows.lengths[index],
+            self.prefix_length + self._lengths[index],
             lengths,
         )
 
@@ -232,7 +323,7 @@ class ContinuationPlan:
             return self._first_pass(layer, query, key, value, window, **settings)
         positions, seen = self._extension
         query, key, value = (
-            states[0].unflatten(1, (self.rows.count, -1)).transpose(0, 1) for states in (query, key, value)
+            states[0].unflatten(1, (len(positions), -1)).transpose(0, 1) for states in (query, key, value)
         )
         key, value = (torch.cat([old, new], 2) for old, new in zip(self._states[layer], (key, value), strict=True))
         self._states[layer] = key, value
@@ -242,14 +333,16 @@ class ContinuationPlan:
         return output.transpose(1, 2).flatten(0, 1)[None]
 
     def _first_pass(self, layer, query, key, value, window, **settings):
-        query, key, value = (self.rows.pad(states) for states in (query, key, value))
         if self.prefix:
-            prefix_key, prefix_value = (states.expand(self.rows.count, -1, -1, -1) for states in self.prefix[layer])
-            key, value = torch.cat([prefix_key, key], 2), torch.cat([prefix_value, value], 2)
+            key, value = (
+                torch.cat([states.transpose(1, 2) for states in pair], 1).transpose(1, 2)
+                for pair in zip(self.prefix[layer], (key, value), strict=True)
+            )
+        query, key, value = self.rows.queries(query), self.rows.keys(key), self.rows.keys(value)
         self._states[layer] = key, value
         position = torch.arange(key.shape[2], device=key.device)
         mask = _additive(_visible(position[self.prefix_length :], position, window), query)
-        return self.rows.unpad(_attend(query, key, value, mask, **settings))[None]
+        return self.rows.flat(_attend(query, key, value, mask, **settings))[None]
 
 
 class BranchPlan:
@@ -273,9 +366,9 @@ class BranchPlan:
         lengths: Sequence[int],
     ):
         self._states, self._owners = states, owners
-        self.rows = Rows(lengths, 0, owners.device)
+        self.rows = Rows(lengths, [0] * len(lengths), 0, owners.device)
         positions = start[:, None] + torch.arange(self.rows.longest, device=owners.device)  # [branches, longest]
-        self.position_ids = positions.flatten()[self.rows.padded_of_flat][None]
+        self.position_ids = positions[self.rows.row_of_flat, self.rows.column_of_flat][None]
         present = torch.cat([key_present, self.rows.present], 1)
         self._distance = positions[:, :, None] - torch.cat([key_positions, positions], 1)[:, None]
         self._seen = present[:, None] & (self._distance >= 0)  # [branches, longest, keys + longest]
@@ -283,14 +376,14 @@ class BranchPlan:
 
     def attend(self, layer, query, key, value, **settings):
         window = settings.pop("sliding_window")
-        query, key, value = (self.rows.pad(states) for states in (query, key, value))
+        query, key, value = self.rows.queries(query), self.rows.keys(key), self.rows.keys(value)
         key, value = (
             torch.cat([old[self._owners], new], 2) for old, new in zip(self._states[layer], (key, value), strict=True)
         )
         if window not in self._masks:
             seen = self._seen if window is None else self._seen & (self._distance < window)
             self._masks[window] = _additive(seen[:, None], query)
-        return self.rows.unpad(_attend(query, key, value, self._masks[window], **settings))[None]
+        return self.rows.flat(_attend(query, key, value, self._masks[window], **settings))[None]
 
 
 def _visible(queries: torch.Tensor, keys: torch.Tensor, window: int | None) -> torch.Tensor:
@@ -303,31 +396,30 @@ def _additive(visible: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return mask.masked_fill_(~visible, torch.finfo(like.dtype).min)
 
 
-def _attend(query, key, value, mask, *, scaling, softcap, dropout):
+def _attend(query, key, value, mask, *, scaling, softcap):
     """Attention of [rows, heads, queries, d] on [rows, kv_heads, keys, d]; `mask` is additive, [..., queries, keys]."""
     group, queries = query.shape[1] // key.shape[1], query.shape[2]
     if softcap is None and (query.device.type != "cpu" or queries > SHORT_ROW):
         if group > 1:
             key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
     # The query heads that share a key head are stacked along the queries, so that keys are never repeated.
     stacked = query.reshape(query.shape[0], -1, group * queries, query.shape[3])
     scores = (stacked * scaling) @ key.transpose(2, 3)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    scores = scores + mask.repeat(*[1] * (mask.dim() - 2), group, 1)
-    weights = apply_dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(value.dtype)
+    scores += mask.repeat(*[1] * (mask.dim() - 2), group, 1)
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
     return (weights @ value).reshape(query.shape)
 
 
-def _ragged_attention(module, query, key, value, attention_mask, *, ragged_plan, scaling, dropout=0.0, **settings):
+def _ragged_attention(module, query, key, value, attention_mask, *, ragged_plan, scaling, **settings):
     output = ragged_plan.attend(
         module.layer_idx,
         query,
         key,
         value,
         scaling=scaling,
-        dropout=dropout,
         sliding_window=settings.get("sliding_window"),
         softcap=settings.get("softcap"),
     )

@@ -126,7 +126,7 @@ class AdapterTrainer(SFTTrainer):
         step learns from, so that accumulated micro-batches equal one large batch) or over those of this batch."""
         if not self.ragged:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        plan = RaggedPlan(inputs["prefix"], inputs["lengths"], inputs["input_ids"].device)
+        plan = RaggedPlan(inputs["prefix"], inputs["lengths"], inputs["shared"], inputs["input_ids"].device)
         self.read.places = inputs["logits_to_keep"]
         outputs = model(
             input_ids=inputs["input_ids"],
