@@ -1,6 +1,7 @@
 """The engine gives the gradients and the answers of the ordinary code."""
 
 import random
+from collections import Counter
 
 import pytest
 import torch
@@ -37,6 +38,18 @@ CASES = {
     "equal prompts, other answers": [EncodedRow([9, 8, 7, 6, 50 + row, 2], 4) for row in range(3)],
     "one row": rows_with(5, 1),
     "long answers": rows_with(4, 4, completion=9),
+    "tree": [
+        EncodedRow(prompt + answer, len(prompt))
+        for prompt, answer in (
+            ([9, 8, 40, 41, 42, 43], [50, 2]),
+            ([9, 8, 40, 41, 60, 61, 62, 63, 64], [51, 2]),
+            ([9, 8, 40, 41, 60, 61], [62, 63, 2]),  # its answer begins as the row before goes on
+            ([9, 8, 40], [41, 2]),  # its answer begins as others' prompts go on
+            ([9, 8, 40, 41, 60, 61, 62, 70], [52, 2]),
+            ([9, 8, 40, 41, 60, 61, 62, 70], [53, 2]),
+            ([9, 8, 80, 81], [54, 2]),
+        )
+    ],
 }
 
 
@@ -362,8 +375,24 @@ def test_an_adapter_of_a_wider_type_is_computed_in_it_as_by_peft(autocast):
     assert relative(found.float(), expected.float()) < 0.02
 
 
+def test_what_rows_of_a_batch_begin_with_alike_is_laid_out_once():
+    rows = CASES["tree"]
+    batch = collate_ragged(rows)
+    # One place for each beginning of a row, or as many as there are rows that predict a completion token there.
+    beginnings = {tuple(row.ids[:length]) for row in rows for length in range(1, len(row.ids))}
+    predicting = Counter(tuple(row.ids[:length]) for row in rows for length in range(row.prompt_length, len(row.ids)))
+    assert max(predicting.values()) == 2
+    assert batch["prefix"] == 2 and batch["input_ids"].shape[1] == sum(max(1, predicting[ids]) for ids in beginnings)
+    assert len(batch["logits_to_keep"].unique()) == len(batch["shift_labels"]) == predicting.total()
+
+
 def prompts_for(count: int, prefix: int = 6, seed: int = 3) -> list[list[int]]:
-    return [row.ids[: row.prompt_length] for row in rows_with(prefix, count, seed)]
+    """Prompts that begin alike, and of which two of three go on like the one before for some tokens."""
+    prompts = [row.ids[: row.prompt_length] for row in rows_with(prefix, count, seed)]
+    for row in range(count):
+        if row % 3:
+            prompts[row] = prompts[row - 1][: prefix + 2 * (row % 3)] + prompts[row][prefix:]
+    return prompts
 
 
 def naive_generation(model, prompt, new_tokens, terminators):

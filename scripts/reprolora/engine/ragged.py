@@ -258,8 +258,9 @@ class PrefixPlan:
 class ContinuationPlan:
     """Rows that continue a prefix whose states are known, then grow by further tokens: for evaluation, no gradients.
 
-    The first pass takes the rows' own tokens end to end (`lengths` and `shared` as in `Rows`). Each later pass takes the same number of new tokens for every
-    row, after `extend` said which of the new tokens each may look at (so that they can be the nodes of a tree).
+    The first pass takes the rows' own tokens end to end (`lengths` and `shared` as in `Rows`). Each later pass takes the
+    same number of new tokens for every row, after `extend` said which of the new tokens each may look at (so that they
+    can be the nodes of a tree).
     """
 
     def __init__(
