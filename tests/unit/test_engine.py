@@ -428,6 +428,16 @@ def test_generation_does_not_depend_on_batches_or_order():
     assert shuffled == [expected[row] for row in order]
 
 
+def test_what_prompts_begin_with_alike_runs_once_in_any_order():
+    model, prompts, run = tiny.model().eval(), prompts_for(11), []
+    random.Random(5).shuffle(prompts)
+    model.get_input_embeddings().register_forward_hook(lambda module, inputs, output: run.append(inputs[0].numel()))
+    answers.generate(model, prompts, 1, {2}, batch_tokens=10_000)
+    prefix = 6
+    beginnings = {tuple(ids[:length]) for ids in prompts for length in range(prefix + 1, len(ids) + 1)}
+    assert run == [prefix, len(beginnings)]
+
+
 LABELS = [[10, 11, 12], [10, 11, 13], [10, 20], [30], [40, 41]]
 
 

@@ -211,9 +211,7 @@ class RaggedPlan:
         device: where the model's tensors are.
     """
 
-    def __init__(
-        self, prefix: int, lengths: Sequence[int], shared: Sequence[int], device: torch.device | str = "cpu"
-    ):
+    def __init__(self, prefix: int, lengths: Sequence[int], shared: Sequence[int], device: torch.device | str = "cpu"):
         self.prefix = prefix
         self.rows = Rows(lengths, shared, prefix, device)
         self.position_ids = torch.cat([torch.arange(prefix, device=device), prefix + self.rows.column_of_flat])[None]
@@ -224,8 +222,8 @@ class RaggedPlan:
         [1, tokens, heads, d]."""
         prefix, window = self.prefix, settings.pop("sliding_window")
         mask = self._mask(prefix, prefix + self.rows.longest, window, query)
-        row_query, row_key, row_value = self.rows.queries(query[:, :, prefix:]), self.rows.keys(key), self.rows.keys(value)
-        output = self.rows.flat(_attend(row_query, row_key, row_value, mask, **settings))
+        of_rows = self.rows.queries(query[:, :, prefix:]), self.rows.keys(key), self.rows.keys(value)
+        output = self.rows.flat(_attend(*of_rows, mask, **settings))
         if prefix:
             query, key, value = (states[:, :, :prefix] for states in (query, key, value))
             first = _attend(query, key, value, self._mask(0, prefix, window, query), **settings)
@@ -258,9 +256,9 @@ class PrefixPlan:
 class ContinuationPlan:
     """Rows that continue a prefix whose states are known, then grow by further tokens: for evaluation, no gradients.
 
-    The first pass takes the rows' own tokens end to end (`lengths` and `shared` as in `Rows`). Each later pass takes the
-    same number of new tokens for every row, after `extend` said which of the new tokens each may look at (so that they
-    can be the nodes of a tree).
+    The first pass takes the rows' own tokens end to end (`lengths` and `shared` as in `Rows`). Each later pass takes
+    the same number of new tokens for every row, after `extend` said which of the new tokens each may look at (so that
+    they can be the nodes of a tree).
     """
 
     def __init__(
