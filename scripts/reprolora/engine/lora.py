@@ -106,14 +106,26 @@ def _merging_pays(module: nn.Module, x: torch.Tensor) -> bool:
     return x.dtype == torch.float32 and tokens * (into + out) > into * out
 
 
+def _in_adapter_type(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.Tensor:
+    """The adapter computed in its own type, wider than that of `x`, as PEFT does: in evaluation with fewer passes over
+    memory."""
+    if torch.is_grad_enabled() or module.training:
+        return type(module).forward(module, x)
+    lora_a, lora_b = module.lora_A[adapter].weight, module.lora_B[adapter].weight
+    flat = x.reshape(-1, x.shape[-1])
+    output = linear(flat, weight(x.dtype), module.base_layer.bias).to(lora_a.dtype)
+    output.addmm_(flat.to(lora_a.dtype) @ lora_a.T, lora_b.T, alpha=module.scaling[adapter])
+    return output.to(x.dtype).view(*x.shape[:-1], -1)
+
+
 def _forward(module: nn.Module, adapter: str, weight, x: torch.Tensor) -> torch.Tensor:
     if module.disable_adapters or module.merged:
         return type(module).forward(module, x)
     lora_a, lora_b = module.lora_A[adapter].weight, module.lora_B[adapter].weight
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    elif x.dtype != lora_a.dtype:  # PEFT then computes the adapter in its own, wider type
-        return type(module).forward(module, x)
+    elif x.dtype != lora_a.dtype:
+        return _in_adapter_type(module, adapter, weight, x)
     dropout = module.lora_dropout[adapter]
     probability = dropout.p if isinstance(dropout, nn.Dropout) and module.training else 0.0
     dropped = _dropped(x.numel(), probability, x.device) if probability else None
