@@ -77,7 +77,7 @@ def load_exported(
     """The model that a manifest stands for: a folder of safetensors in `precision`, or a GGUF file in fp32."""
     folder = models.model_folder(manifest)
     if (folder / GGUF_FILE).is_file():
-        model, tokenizer = read_gguf(folder / GGUF_FILE, str(folder / GGUF_FILE))
+        model, tokenizer, _ = read_gguf(folder / GGUF_FILE, str(folder / GGUF_FILE))
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         return model.to(device).requires_grad_(False), tokenizer

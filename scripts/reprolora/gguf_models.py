@@ -26,15 +26,15 @@ PROBES = (
 
 def convert_gguf(gguf: Path, folder: Path, where: str) -> dict[str, Any]:
     """Write the model in `gguf` to `folder`; returns what the manifest should say about it."""
-    model, tokenizer = read_gguf(gguf, where)
+    model, tokenizer, about = read_gguf(gguf, where)
     save_model(model, tokenizer, folder)
     _verify(model, tokenizer, folder)
-    metadata = _read_metadata(gguf)
-    return {"tensor_types": metadata["tensor_types"], "pre_tokenizer": metadata[PRE_TOKENIZER_KEY]}
+    return about
 
 
-def read_gguf(gguf: Path, where: str) -> tuple[Any, Any]:
-    """The model in a GGUF file, in float32 and with nothing left of its quantization, and its tokenizer.
+def read_gguf(gguf: Path, where: str) -> tuple[Any, Any, dict[str, Any]]:
+    """The model in a GGUF file, in float32 and with nothing left of its quantization, its tokenizer, and what the file
+    says of both: {"tensor_types", "pre_tokenizer"}.
 
     Raises:
         UserError: Transformers cannot read the file, or not its tokenizer; it names `where`.
@@ -43,17 +43,17 @@ def read_gguf(gguf: Path, where: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        metadata = _read_metadata(gguf)
+        about = _read_metadata(gguf)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         model = AutoModelForCausalLM.from_pretrained(
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True
         )
     except (ValueError, KeyError, OSError) as error:
         raise UserError(f"{where}: Transformers cannot read this GGUF file ({error}); use another model") from error
-    _mend_pre_tokenizer(tokenizer, metadata[PRE_TOKENIZER_KEY], where)
+    _mend_pre_tokenizer(tokenizer, about["pre_tokenizer"], where)
     tokenizer.model_max_length = model.config.max_position_embeddings
     _drop_quantization_mark(model)
-    return model, tokenizer
+    return model, tokenizer, about
 
 
 def _read_metadata(gguf: Path) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def _read_metadata(gguf: Path) -> dict[str, Any]:
     reader = GGUFReader(gguf)
     field = reader.get_field(PRE_TOKENIZER_KEY)
     return {
-        PRE_TOKENIZER_KEY: field.contents() if field else None,
         "tensor_types": sorted({tensor.tensor_type.name for tensor in reader.tensors}),
+        "pre_tokenizer": field.contents() if field else None,
     }
 
 

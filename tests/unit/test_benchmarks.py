@@ -1,6 +1,7 @@
 """The benchmarks run, on a tiny model, and count operations right."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -63,9 +64,12 @@ def test_training_is_compared_and_written(workload, tmp_path, monkeypatch):
 def test_answers_and_loss_curves_agree(workload):
     report = Report(workload.device)
     model = training.compare_curves(workload, report, steps=2)
-    answering.measure(workload, report, model, rows=12, repeats=1)
+    answering.measure(replace(workload, precision="bf16"), report, model, rows=12, repeats=1)
     assert report.facts["loss_difference_to_plain"] < 1e-4
-    assert report.facts["evaluate_generate_vs_loop"] > 0 and report.facts["evaluate_likelihood_vs_loop"] > 0
+    for precision in ("", "_fp32"):
+        for mode in ("generate", "likelihood"):
+            assert report.facts[f"evaluate_{mode}_vs_loop{precision}"] > 0
+    assert report.facts["generate_same_labels_fp32"] == 1
 
 
 def test_costs_are_drawn(workload, tmp_path):
