@@ -81,6 +81,11 @@ def load_base(
         for parameter in model.parameters():
             if parameter.dtype.is_floating_point:
                 parameter.data = parameter.data.clone()
+        # On a CPU with bf16 instructions such a layer would rewrite its weights in place at its first evaluation, with
+        # rounded scales and for a product without gradients: a training that evaluates would learn nothing after it.
+        for module in model.modules():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
     return model.requires_grad_(False)
 
 

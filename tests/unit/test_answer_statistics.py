@@ -60,7 +60,8 @@ def test_blocks_do_not_change_the_draws(monkeypatch):
     monkeypatch.setattr("reprolora.answer_statistics.BLOCK", 100)
     parts = score_answers(runs, by_document=True, resamples=25)
     for name, measure in whole.measures.items():
-        assert (measure.draws == parts.measures[name].draws).all()
+        # But for the last bit: products of other shapes may add in another order.
+        assert measure.draws == pytest.approx(parts.measures[name].draws, rel=1e-12)
 
 
 def test_from_one_document_nothing_is_known_of_others():

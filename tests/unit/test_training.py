@@ -201,6 +201,27 @@ def test_quantization_is_read_back(folder, tmp_path):
     assert actual["base_bytes"] == unquantized + linear // 2 + scales
 
 
+def test_evaluation_leaves_a_quantized_base_as_it_was(tmp_path, monkeypatch):
+    # As on a CPU with bf16 instructions, for which bitsandbytes keeps a second form of the weights.
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
+    tiny.model("llama", hidden_size=64, intermediate_size=128, head_dim=32).save_pretrained(tmp_path)
+    base = models.load_base(tmp_path, "fp32", torch.device("cpu"), NF4)
+    model = models.add_adapter(base, PEFT | {"target_modules": ["o_proj"]}, seed=1)
+    tokens = torch.arange(5, 14)[None]
+
+    def gradients():
+        model.train().zero_grad()
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        return {name: tensor.grad.clone() for name, tensor in model.named_parameters() if tensor.requires_grad}
+
+    before = gradients()
+    with torch.no_grad():
+        model.eval()(input_ids=tokens)
+    after = gradients()
+    assert all(before[name].any() for name in before if "lora_B" in name)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 @pytest.mark.parametrize("key, value", [("bnb_4bit_quant_type", "fp4"), ("bnb_4bit_use_double_quant", False)])
 def test_arm_that_is_not_what_its_label_says_fails(folder, key, value):
     base = models.load_base(folder / "model", "fp32", torch.device("cpu"), NF4 | {key: value})
