@@ -114,14 +114,15 @@ def train(args: argparse.Namespace, settings: dict) -> None:
             method["loraplus_lr_ratio"],
             callbacks=[training_log, diagnosis],
         )
+        trainer.create_optimizer()
+        groups = trainer.optimizer_groups()
+        readback.check_optimizer(groups, training["learning_rate"], method["loraplus_lr_ratio"])
         try:
             trainer.train(resume_from_checkpoint=resume_from)
         except Undertrained:
             checkpoints.remove()  # perhaps of the last step, from which there would be nothing to resume
             raise
     model = trainer.trained_model()
-    groups = trainer.optimizer_groups()
-    readback.check_optimizer(groups, training["learning_rate"], method["loraplus_lr_ratio"])
     if models.adapter_sha256(model) == initial:
         raise ArmFailed("the training changed no value; likely the learning rate is too low")
     if method["full"]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from peft import PeftConfig, PeftModel, get_peft_config, get_peft_model, get_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -104,13 +105,19 @@ def add_adapter(base: PreTrainedModel, peft: Mapping[str, Any], seed: int) -> Pe
     """Put a new adapter on `base`; its first values depend on `seed` and nothing else.
 
     Raises:
-        ArmFailed: PEFT cannot put such an adapter on this model.
+        ArmFailed: PEFT cannot put such an adapter on this model, or TRL cannot train it.
     """
     set_seed(seed)
     try:
-        return get_peft_model(base, get_peft_config({"task_type": "CAUSAL_LM", **peft}))
+        model = get_peft_model(base, get_peft_config({"task_type": "CAUSAL_LM", **peft}))
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ArmFailed(f"PEFT cannot put this {peft['peft_type']} adapter on the model: {error}") from error
+    if isinstance(model.get_output_embeddings(), BaseTunerLayer):
+        raise ArmFailed(
+            "target_modules names the model's head, and TRL's SFTTrainer trains no adapter there; leave it out, or "
+            "train the whole head with modules_to_save"
+        )
+    return model
 
 
 def trained_tensors(model: PreTrainedModel | PeftModel) -> dict[str, torch.Tensor]:

@@ -217,7 +217,8 @@ def check_optimizer(groups: Sequence[Mapping[str, Any]], learning_rate: float, l
         ArmFailed: names the group that differs.
     """
     for group in groups:
-        rate = learning_rate * (loraplus_lr_ratio or 1 if group["of"] == ["lora_B"] else 1)
+        # PEFT's LoRA+ gives the ratio to all that are no matrices too: DoRA's magnitudes.
+        rate = learning_rate * (loraplus_lr_ratio or 1 if "lora_B" in group["of"] else 1)
         mixed = loraplus_lr_ratio and {"lora_A", "lora_B"} <= set(group["of"])
         if mixed or not math.isclose(group["learning_rate"], rate):
             raise ArmFailed(

@@ -139,6 +139,7 @@ OTHER_ADAPTERS = {
     "DoRA": LoraConfig(r=4, use_dora=True, target_modules="all-linear", task_type="CAUSAL_LM"),
     "rsLoRA": LoraConfig(r=4, use_rslora=True, target_modules="all-linear", task_type="CAUSAL_LM"),
     "PiSSA": LoraConfig(r=4, init_lora_weights="pissa", target_modules="all-linear", task_type="CAUSAL_LM"),
+    "biases": LoraConfig(r=4, bias="all", target_modules="all-linear", task_type="CAUSAL_LM"),
     "IA3": IA3Config(task_type="CAUSAL_LM"),
 }
 
@@ -146,7 +147,7 @@ OTHER_ADAPTERS = {
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("adapter", [*OTHER_ADAPTERS, None])
 def test_gradient_equals_plain_with_other_adapters_and_without_one(adapter, fused):
-    model = tiny.model().train()
+    model = tiny.model(attention_bias=True, mlp_bias=True).train()
     if adapter:
         torch.manual_seed(1)
         model = get_peft_model(model, OTHER_ADAPTERS[adapter])
@@ -159,7 +160,7 @@ def test_gradient_equals_plain_with_other_adapters_and_without_one(adapter, fuse
     expected = gradient(model, loss)
     model.set_attn_implementation(ATTENTION)
     if fused:
-        assert lora.install(model) == (14 if adapter in ("rsLoRA", "PiSSA") else 0)
+        assert lora.install(model) == (14 if adapter in ("rsLoRA", "PiSSA", "biases") else 0)
     ours = ragged_loss(model, rows)
     assert ours.item() == pytest.approx(loss.item(), rel=1e-5)
     assert relative(gradient(model, ours), expected) < 2e-5
@@ -171,10 +172,33 @@ def test_gradient_equals_plain_with_other_adapters_and_without_one(adapter, fuse
         (PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"), "puts tokens of its own"),
         (LoHaConfig(r=4, target_modules=["q_proj"]), "adapter type LOHA is not among those tested: IA3, LORA"),
         (LoraConfig(r=4, task_type="CAUSAL_LM", alora_invocation_tokens=[5]), "on some tokens of a row and not on"),
+        (LoraConfig(r=4, task_type="CAUSAL_LM", layer_replication=[(0, 2), (0, 2)]), "keep an attention of their own"),
     ],
 )
 def test_adapter_that_looks_beyond_one_token_has_a_reason_not_to_be_ragged(config, reason):
     assert reason in why_not(get_peft_model(tiny.model(), config))
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_rotation_that_follows_the_longest_row_is_a_reason_not_to_be_ragged(family, kind):
+    rope = {"rope_type": kind, "rope_theta": 1e4, "factor": 2.0}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 256}
+    if family == "gemma3_text":
+        rope = {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    assert f"position embeddings of type {kind}" in why_not(tiny.model(family, rope_parameters=rope))
+
+
+@pytest.mark.parametrize("with_adapter", [False, True])
+def test_no_engine_heeds_penalties_that_the_model_s_publisher_set(with_adapter):
+    model = adapted(tiny.model()).eval() if with_adapter else tiny.model()
+    prompts = [row.ids[: row.prompt_length] for row in CASES["long prefix"]]
+    expected = plain.generate(model, prompts, 6, {2})
+    settings = model.generation_config
+    settings.repetition_penalty, settings.suppress_tokens, settings.min_new_tokens = 5.0, list(range(0, 384, 2)), 6
+    before = settings.to_dict()
+    assert plain.generate(model, prompts, 6, {2}) == expected == answers.generate(model, prompts, 6, {2})
+    assert model.generation_config.to_dict() == before
 
 
 def test_plain_engine_asks_a_model_that_puts_tokens_before_the_prompt():

@@ -172,6 +172,20 @@ def test_loraplus_gives_the_b_matrices_another_learning_rate(folder, tmp_path):
         readback.check_optimizer(mixed, 1e-2, 16.0)
 
 
+def test_loraplus_gives_dora_s_magnitudes_the_rate_of_the_b_matrices(folder, tmp_path):
+    method = with_method(peft=PEFT | {"use_dora": True}, loraplus_lr_ratio=16.0)
+    groups = read_json(train(folder, tmp_path, method) / "training.json")["optimizer"]["groups"]
+    assert [(group["of"], group["learning_rate"]) for group in groups] == [
+        (["lora_A"], 1e-2),
+        (["lora_B", "other"], 0.16),
+    ]
+
+
+def test_adapter_on_the_head_is_refused(folder):
+    with pytest.raises(ArmFailed, match="target_modules names the model's head"):
+        models.add_adapter(load(folder), PEFT | {"target_modules": ["q_proj", "lm_head"]}, seed=1)
+
+
 def test_loraplus_that_nothing_read_fails(folder, tmp_path, monkeypatch):
     monkeypatch.delattr(AdapterTrainer, "create_optimizer")
     with pytest.raises(ArmFailed, match="the optimizer has"):

@@ -3,6 +3,8 @@
 import json
 import math
 import shutil
+import sys
+from subprocess import run
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from reprolora.engine import trainer as engine_trainer
 from reprolora.errors import ArmFailed, UserError
 from reprolora.files import read_json, read_jsonl
 from reprolora.training import TrainingLog
+from running import SCRIPTS
 from toy import LABELS, NF4, PEFT, SETTINGS, adapter_of, changed, evaluate, losses_of, train
 
 
@@ -286,3 +289,8 @@ def test_model_file_that_is_gone_is_named(folder, tmp_path):
     (tmp_path / "model/model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model\.safetensors: is missing"):
         models.model_folder(tmp_path / "model/manifest.json")
+
+
+def test_loading_the_libraries_leaves_nothing_in_the_log():
+    loaded = run([sys.executable, "-c", "import reprolora.models"], cwd=SCRIPTS, capture_output=True, text=True)
+    assert (loaded.returncode, loaded.stderr) == (0, "")

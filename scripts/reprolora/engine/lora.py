@@ -28,6 +28,8 @@ except ImportError:  # bitsandbytes is not installed: there are no 4-bit layers 
 class _FrozenLinearWithLora(torch.autograd.Function):
     """`x W^T + bias + scaling * dropout(x) A^T B^T` with frozen W, and without dropout's factor 1 / (1 - probability).
 
+    The bias is trained where its owner asks for a gradient (PEFT's `bias: all` and `lora_only`).
+
     `weight` gives W [out, in] when it is called; `dropped` says which elements of x dropout takes, or is None.
     """
 
@@ -59,7 +61,8 @@ class _FrozenLinearWithLora(torch.autograd.Function):
             else:
                 gradient_x.add_(_drop_(gradient_low_rank @ a, dropped))
             gradient_x = gradient_x.view(shape)
-        return gradient_x, gradient_a, gradient_b, None, None, None, None
+        gradient_bias = gradient.sum(0) if ctx.needs_input_grad[4] else None
+        return gradient_x, gradient_a, gradient_b, None, gradient_bias, None, None
 
 
 def _without(x: torch.Tensor, dropped: torch.Tensor | None) -> torch.Tensor:

@@ -3,33 +3,47 @@
 It serves models that the ragged engine does not know, and is what the engine's answers and speed are measured against.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
-from transformers import PreTrainedModel
+from peft import PeftModel
+from transformers import GenerationConfig, PreTrainedModel
 
 
 @torch.no_grad()
 def generate(
     model: PreTrainedModel, prompts: Sequence[list[int]], max_new_tokens: int, terminators: Collection[int]
 ) -> list[list[int]]:
-    """Greedy answers to `prompts` (token ids), without the terminator that ended them."""
+    """Greedy answers to `prompts` (token ids), without the terminator that ended them.
+
+    The likeliest token is taken whatever the model's `generation_config` says of penalties and forbidden tokens.
+    """
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return [_generate_by_passes(model, prompt, max_new_tokens, terminators) for prompt in prompts]
     answers = []
-    for prompt in prompts:
-        input_ids = torch.tensor([prompt], device=model.device)
-        output = model.generate(
-            input_ids=input_ids,
-            attention_mask=torch.ones_like(input_ids),
-            max_new_tokens=max_new_tokens,
-            do_sample=False,
-            eos_token_id=list(terminators),
-            pad_token_id=next(iter(terminators)),
-        )[0, len(prompt) :].tolist()
-        end = next((place for place, token in enumerate(output) if token in terminators), len(output))
-        answers.append(output[:end])
+    greedy = GenerationConfig(
+        max_new_tokens=max_new_tokens, eos_token_id=list(terminators), pad_token_id=next(iter(terminators))
+    )
+    with _generating_by(model, greedy):
+        for prompt in prompts:
+            input_ids = torch.tensor([prompt], device=model.device)
+            output = model.generate(input_ids=input_ids, attention_mask=torch.ones_like(input_ids))
+            output = output[0, len(prompt) :].tolist()
+            end = next((place for place, token in enumerate(output) if token in terminators), len(output))
+            answers.append(output[:end])
     return answers
+
+
+@contextmanager
+def _generating_by(model: PreTrainedModel | PeftModel, config: GenerationConfig) -> Iterator[None]:
+    """With `config` in place of the model's own, whose values `model.generate` would take wherever it is given none."""
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    before, base.generation_config = base.generation_config, config
+    try:
+        yield
+    finally:
+        base.generation_config = before
 
 
 def _generate_by_passes(model, prompt: list[int], max_new_tokens: int, terminators: Collection[int]) -> list[int]:

@@ -26,6 +26,8 @@ SHORT_ROW = 128
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"})
 # The adapters for which they do, each of which treats every token by itself.
 ADAPTERS = frozenset({"LORA", "IA3"})
+# Types of rotary position embeddings whose frequencies follow the length of what a pass computes.
+ROTATED_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
 def why_not(model: nn.Module) -> str | None:
@@ -37,6 +39,8 @@ def why_not(model: nn.Module) -> str | None:
         return f"adapter type {adapter.peft_type.value} is not among those tested: {', '.join(sorted(ADAPTERS))}"
     if getattr(adapter, "alora_invocation_tokens", None) or getattr(adapter, "arrow_config", None):
         return "the adapter acts on some tokens of a row and not on others"
+    if getattr(adapter, "layer_replication", None):
+        return "layers that the adapter repeats keep an attention of their own"
     if any(type(module).__name__ == "Linear8bitLt" for module in model.modules()):
         return "8-bit layers choose their outlier features by all tokens of a batch"
     config = model.config.get_text_config()
@@ -44,6 +48,9 @@ def why_not(model: nn.Module) -> str | None:
         return f"model type '{config.model_type}' is not among those tested: {', '.join(sorted(FAMILIES))}"
     if getattr(config, "attention_dropout", 0.0):
         return "the model has dropout inside attention"
+    for rope in (config.rope_parameters, *config.rope_parameters.values()):  # of the model, or of each kind of layer
+        if isinstance(rope, Mapping) and rope.get("rope_type") in ROTATED_BY_LENGTH:
+            return f"position embeddings of type {rope['rope_type']} depend on the longest row of a batch"
     return None
 
 

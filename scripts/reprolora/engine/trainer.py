@@ -100,7 +100,7 @@ class AdapterTrainer(SFTTrainer):
         }
         return [
             {
-                "learning_rate": group["initial_lr"],
+                "learning_rate": group.get("initial_lr", group["lr"]),  # the former once there is a scheduler
                 "weight_decay": group["weight_decay"],
                 "parameters": sum(parameter.numel() for parameter in group["params"]),
                 "of": sorted({kinds[id(parameter)] for parameter in group["params"]}),
