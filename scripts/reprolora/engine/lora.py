@@ -28,9 +28,8 @@ except ImportError:  # bitsandbytes is not installed: there are no 4-bit layers 
 class _FrozenLinearWithLora(torch.autograd.Function):
     """`x W^T + bias + scaling * dropout(x) A^T B^T` with frozen W, and without dropout's factor 1 / (1 - probability).
 
-    The bias is trained where its owner asks for a gradient (PEFT's `bias: all` and `lora_only`).
-
-    `weight` gives W [out, in] when it is called; `dropped` says which elements of x dropout takes, or is None.
+    `weight` gives W [out, in] when it is called; `bias` gets a gradient where it asks for one (PEFT's `bias: all` and
+    `lora_only`); `dropped` says which elements of x dropout takes, or is None.
     """
 
     @staticmethod
